@@ -1,0 +1,190 @@
+"""Loss against depth for the teachers of a toy sweep, with exponents over training and angles along depth.
+
+    python -m figures.inverse_depth_toy results/quickstart --out results/quickstart
+
+Compare arXiv:2602.05970, the figures of section 4. Takes seconds; reads what `depthlaw run` recorded.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import typer
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures import _style
+from sweeps._store import Store
+from sweeps.laws import DepthLaw, Fit, fit
+
+NAME = "inverse_depth_toy"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn of one teacher: losses (seed, depth), exponents by step, angles by layer."""
+
+    teacher: str
+    depths: np.ndarray
+    losses: np.ndarray
+    fit: Fit
+    steps: np.ndarray
+    exponents: np.ndarray
+    teacher_angles: tuple[np.ndarray, np.ndarray]
+    student_angles: tuple[np.ndarray, np.ndarray]
+    deepest: int
+
+
+def load(results: Path) -> tuple[Store, pl.DataFrame]:
+    """The store and its table; rows that diverged are left out."""
+    store = Store(results)
+    store.spec()
+    return store, store.table().filter(pl.col("status") == "done")
+
+
+def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
+    """A panel for each teacher, from the rows of its last step, first temperature and longest training."""
+    panels = []
+    for teacher in table["teacher"].unique(maintain_order=True):
+        rows = table.filter(pl.col("teacher") == teacher)
+        rows = rows.filter(pl.col("steps") == rows["steps"].max())
+        if rows["temperature"].null_count() == 0:
+            rows = rows.filter(pl.col("temperature") == rows["temperature"].max())
+        seeds = rows["seed"].unique(maintain_order=True).to_list()
+        wide = rows.pivot("depth", index="seed", values="loss").drop_nulls()
+        depths = np.array(sorted(int(name) for name in wide.columns if name != "seed"))
+        losses = wide.select(str(depth) for depth in depths).to_numpy()
+        curves = [store.curves(rows.filter(pl.col("seed") == seed)["job"][0]) for seed in seeds]
+        deepest = int(depths[-1])
+        panels.append(
+            Panel(
+                teacher=teacher,
+                depths=depths,
+                losses=losses,
+                fit=fit(DepthLaw(floor=0.0), rows),
+                steps=curves[0]["steps"],
+                exponents=np.array([_exponents(arrays, depths) for arrays in curves]),
+                teacher_angles=_angles(curves, "teacher"),
+                student_angles=_angles(curves, f"{deepest}_0"),
+                deepest=deepest,
+            )
+        )
+    return panels
+
+
+def _exponents(arrays: dict[str, np.ndarray], depths: np.ndarray) -> np.ndarray:
+    """The slope of log loss on log depth at every step: least squares, L_0 = 0."""
+    losses = np.log(np.stack([arrays[f"loss_{depth}_0"] for depth in depths]))
+    return -np.polyfit(np.log(depths), losses, 1)[0]
+
+
+def _angles(curves: list[dict[str, np.ndarray]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Step and update angles along depth, meaned over seeds."""
+    return (
+        np.mean([arrays[f"step_angles_{name}"] for arrays in curves], axis=0),
+        np.mean([arrays[f"update_angles_{name}"] for arrays in curves], axis=0),
+    )
+
+
+def plot(panels: list[Panel]) -> Figure:
+    """The figure: loss against depth; exponent against step; update and step angles along depth."""
+    with _style.style():
+        figure = Figure(figsize=(9.6, 5.6), layout="constrained")
+        axes = figure.subplot_mosaic("AB\nCD")
+        _plot_losses(axes["A"], panels)
+        _plot_exponents(axes["B"], panels)
+        _plot_angles(axes["C"], panels, 1, "angle between updates (rad)")
+        _plot_angles(axes["D"], panels, 0, "angle between states (rad)")
+        axes["C"].axhline(np.pi / 2, color=_style.GREY, linewidth=0.8, linestyle=":")
+        axes["C"].annotate(
+            "orthogonal",
+            (1.0, np.pi / 2),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=7,
+        )
+        return figure
+
+
+def _look(panel: Panel) -> dict[str, Any]:
+    return {"color": _style.TEACHER_COLOURS[panel.teacher], "marker": _style.TEACHER_MARKERS[panel.teacher]}
+
+
+def _plot_losses(axes: Axes, panels: list[Panel]) -> None:
+    for panel in panels:
+        logs = np.log(panel.losses)
+        centre = np.exp(logs.mean(axis=0))
+        # The range over seeds: with two to four of them a standard error would say less.
+        low, high = centre - panel.losses.min(axis=0), panel.losses.max(axis=0) - centre
+        alpha = panel.fit.estimates["alpha"]
+        lower, upper = panel.fit.intervals["alpha"]
+        label = f"{panel.teacher}: α = {alpha:.2f} [{lower:.2f}, {upper:.2f}]"
+        axes.errorbar(panel.depths, centre, yerr=(low, high), linestyle="none", label=label, **_look(panel))
+        axes.plot(panel.depths, panel.fit.predict(panel.depths), color=_look(panel)["color"])
+    depths = panels[0].depths
+    for slope, style in ((1, ":"), (3, "--")):
+        top = np.exp(np.log(panels[0].losses[:, 0]).mean()) * 0.5
+        guide = top * (depths / depths[0]) ** -float(slope)
+        axes.plot(depths, guide, color=_style.GREY, linestyle=style, linewidth=0.9, label=f"slope −{slope}")
+    axes.set(xscale="log", yscale="log", xlabel="student depth ℓ (layers)", ylabel="held-out loss")
+    axes.set_xticks(depths, [str(depth) for depth in depths])
+    axes.minorticks_off()
+    axes.legend()
+    axes.set_title("Loss against depth (geometric mean; bars: range over seeds)")
+
+
+def _plot_exponents(axes: Axes, panels: list[Panel]) -> None:
+    for panel in panels:
+        colour = _look(panel)["color"]
+        axes.plot(panel.steps, panel.exponents.T, color=colour, linewidth=0.6, alpha=0.6)
+        axes.plot(panel.steps, panel.exponents.mean(axis=0), color=colour, label=panel.teacher)
+    for level in (1, 3):
+        axes.axhline(level, color=_style.GREY, linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", xlabel="training step", ylabel="exponent α")
+    axes.legend()
+    axes.set_title("Exponent over training (thin: each seed; thick: mean)")
+
+
+def _plot_angles(axes: Axes, panels: list[Panel], which: int, label: str) -> None:
+    for panel in panels:
+        look = _look(panel)
+        for angles, line, name in (
+            (panel.teacher_angles[which], "-", "teacher"),
+            (panel.student_angles[which], "--", f"student, {panel.deepest} layers"),
+        ):
+            place = (np.arange(angles.size) + 1) / (angles.size + 1)
+            axes.plot(
+                place,
+                angles,
+                color=look["color"],
+                linestyle=line,
+                marker=look["marker"] if line == "--" else None,
+                label=f"{panel.teacher} {name}",
+            )
+    axes.set(xlabel="relative depth", ylabel=label, xlim=(0, 1))
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    axes.set_title(f"{label.partition(' (')[0].capitalize()}, mean over inputs and seeds")
+
+
+def draw(results: Path, out: Path) -> list[Path]:
+    """Draw the figure of `results` into the folder `out`; returns the files written."""
+    store, table = load(results)
+    panels = compute(store, table)
+    return _style.save(plot(panels), out, NAME, f"depthlaw sweep {store.spec()['sweep']['name']}")
+
+
+def main(
+    results: Annotated[Path, typer.Argument(help="Folder of results of a toy sweep.")],
+    out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
+) -> None:
+    """Redraw the figure."""
+    for path in draw(results, out):
+        print(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""From a question to a number: specs, jobs, records, executors, and the fitter in `sweeps.laws`."""

@@ -1,0 +1,131 @@
+"""Frozen dataclass configs to and from plain values (dicts, lists, numbers), as TOML and JSON hold them.
+
+`decode(encode(config)) == config` exactly. Unknown keys are refused with the nearest known one. A field
+whose type is an abstract dataclass takes a table with a `kind`: the subclass with that `kind`.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import inspect
+import json
+import math
+import types
+import typing
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used: says where, which value, and what to write instead."""
+
+
+def encode(value: Any) -> Any:
+    """A config as dicts, lists, numbers, strings, booleans and None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kind = {"kind": value.kind} if hasattr(type(value), "kind") else {}
+        return kind | {
+            field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    return value
+
+
+def decode(cls: type[T], value: Any, where: str) -> T:
+    """The config of type `cls` that `value` describes; `where` (a file, say) begins every error message.
+
+    Raises ConfigError: unknown or missing key, wrong type, or a rule of the config's own.
+    """
+    return typing.cast(T, _decode(cls, value, f"{where}: "))
+
+
+def canonical(value: Any) -> str:
+    """One JSON text for one config: sorted keys, no spaces."""
+    return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any, length: int = 12) -> str:
+    """Short hash of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+def nearest(word: str, known: typing.Iterable[str]) -> str:
+    """A hint for a misspelt word: the nearest known one, or all of them."""
+    words = sorted(known)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
+
+
+def _decode(annotation: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(annotation)
+    if origin in (types.UnionType, typing.Union):
+        return _decode_optional(annotation, value, where)
+    if origin is tuple:
+        (item, _) = typing.get_args(annotation)
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} is {value!r}: it must be a list")
+        return tuple(_decode(item, entry, f"{where}[{i}]") for i, entry in enumerate(value))
+    if dataclasses.is_dataclass(annotation):
+        return _decode_dataclass(typing.cast(type, annotation), value, where)
+    return _decode_scalar(annotation, value, where)
+
+
+def _decode_optional(annotation: Any, value: Any, where: str) -> Any:
+    (inner,) = (arg for arg in typing.get_args(annotation) if arg is not types.NoneType)
+    return None if value is None else _decode(inner, value, where)
+
+
+def _decode_scalar(annotation: Any, value: Any, where: str) -> Any:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if annotation is float and is_number:
+        return float(value)
+    if annotation is int and is_number and value == int(value):
+        return int(value)
+    if annotation in (str, bool) and isinstance(value, annotation):
+        return value
+    raise ConfigError(f"{where} is {value!r}: it must be {names[annotation]}")
+
+
+def _decode_dataclass(cls: type, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{_named(where)} is {value!r}: it must be a table")
+    entries = dict(value)
+    if inspect.isabstract(cls):
+        kinds = _kinds(cls)
+        if "kind" not in entries:
+            raise ConfigError(f"{_named(where)} has no kind: it must be one of {', '.join(sorted(kinds))}")
+        kind = entries.pop("kind")
+        if kind not in kinds:
+            raise ConfigError(f"{_below(where, 'kind')} is {kind!r}: {nearest(str(kind), kinds)}")
+        cls = kinds[kind]
+    known = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for key in entries:
+        if key not in names:
+            raise ConfigError(f"{_below(where, key)} is not a known key: {nearest(key, names)}")
+    decoded = {key: _decode(known[key], entry, _below(where, key)) for key, entry in entries.items()}
+    try:
+        return cls(**decoded)
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{where if where.endswith(': ') else where + ': '}{error}") from error
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}{key}" if where.endswith(": ") else f"{where}.{key}"
+
+
+def _named(where: str) -> str:
+    return f"{where}the config" if where.endswith(": ") else where
+
+
+def _kinds(cls: type) -> dict[str, type]:
+    """The concrete classes below `cls`, by their `kind`."""
+    found: dict[str, type] = {}
+    for below in cls.__subclasses__():
+        found |= _kinds(below) if inspect.isabstract(below) else {below.kind: below, **_kinds(below)}  # type: ignore[attr-defined]
+    return found

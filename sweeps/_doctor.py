@@ -1,0 +1,69 @@
+"""What this installation is: versions, devices, precision, threads, and whether other packages hide ours."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+OURS = ("toymodels", "llm", "sweeps", "figures")
+"""Import packages of these plain names; another distribution may own one too."""
+
+DEPENDENCIES = (
+    "depthlaw jax jaxlib equinox optax diffrax optimistix orbax-checkpoint numpy scipy matplotlib polars typer rich"
+).split()
+
+
+class NameClash(Exception):
+    """Another distribution's package of one of our names is imported instead of ours."""
+
+
+def check_names() -> None:
+    """Raise NameClash, with the remedy, if a package of ours is hidden by another of the same name."""
+    root = Path(__file__).resolve().parent.parent
+    for name in OURS:
+        spec = importlib.util.find_spec(name)
+        found = Path(spec.origin).resolve().parent if spec and spec.origin else None
+        if found != root / name:
+            where = f"is {found}" if found else "is missing"
+            raise NameClash(
+                f"package {name!r} {where}, not depthlaw's: another distribution or folder has the same name; "
+                "install depthlaw in an environment of its own and start it outside that folder"
+            )
+
+
+def versions() -> dict[str, str]:
+    """Python and the dependencies, by name."""
+    found = {"python": platform.python_version()}
+    for name in DEPENDENCIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def examine() -> dict[str, Any]:
+    """Everything that `depthlaw doctor` shows, by line."""
+    check_names()
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from sweeps._executors import available_cores
+
+    # 1 + 2^-12 is lost by a TF32 or bfloat16 product, and kept by a float32 one.
+    probe = jnp.full((128, 128), 1 + 2.0**-12)
+    with jax.default_matmul_precision("highest"):
+        exact = bool(np.all(np.asarray(probe @ jnp.eye(128)) == np.asarray(probe)))
+    return {
+        **versions(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": f"{len(available_cores())} of {os.cpu_count()}",
+        "devices": ", ".join(f"{device.platform}: {device.device_kind}" for device in jax.devices()),
+        "precision": "float32 products are exact to float32" if exact else "float32 products are rounded",
+        "double precision": "on" if jax.config.jax_enable_x64 else "off (fits use float64 all the same)",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") or "not set",
+        "names": "toymodels, llm, sweeps and figures are depthlaw's own",
+    }

@@ -1,0 +1,207 @@
+"""Where jobs run. An executor takes jobs and yields an `Outcome` for each as it ends.
+
+On a CPU the small matrices of a toy cohort hardly use a second core, so several jobs run one to a core, each
+process pinned and with one XLA thread (`Processes`). A lone job, or an accelerator, runs in this process
+(`InProcess`). Figures: tests/benchmarks/README.md.
+"""
+
+import abc
+import concurrent.futures
+import multiprocessing
+import os
+import queue
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweeps._jobs import Job, merge, train
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: rows and curves, or `error` (one sentence) with its `trace`."""
+
+    job: Job
+    rows: list[dict[str, Any]]
+    curves: "dict[str, np.ndarray]"
+    provenance: dict[str, Any]
+    error: str | None = None
+    trace: str = ""
+
+
+class Tick(NamedTuple):
+    """Progress of a running job: the share of its steps that is done."""
+
+    job_id: str
+    done: float
+
+
+class Executor(abc.ABC):
+    """Runs jobs."""
+
+    @abc.abstractmethod
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
+        """An outcome for each job, in the order in which they end."""
+
+
+class InProcess(Executor):
+    """One after another in this process; on an accelerator, jobs that differ in seed alone side by side."""
+
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
+        import jax
+
+        together = jax.default_backend() != "cpu"
+        for group in merge(jobs) if together else [[job] for job in jobs]:
+            yield from run_group(group, on_tick)
+
+
+class Processes(Executor):
+    """Jobs in `workers` fresh processes, each pinned to a core of its own with one XLA thread."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
+        context = multiprocessing.get_context("spawn")
+        ticks = context.Queue()
+        cores = context.Queue()
+        for core in available_cores()[: self.workers]:
+            cores.put(core)
+        pool = concurrent.futures.ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_start_worker, initargs=(cores, ticks)
+        )
+        try:
+            waiting = {pool.submit(_run_one, job): job for job in jobs}
+            while waiting:
+                ended, _ = concurrent.futures.wait(
+                    waiting, timeout=0.2, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                with_ticks(ticks, on_tick)
+                for future in ended:
+                    job = waiting.pop(future)
+                    try:
+                        yield future.result()
+                    except concurrent.futures.process.BrokenProcessPool:
+                        yield Outcome(job, [], {}, {}, "its worker process died (out of memory, or killed)")
+        finally:
+            _stop(pool)
+
+
+def choose(jobs: list[Job], workers: int | None) -> Executor:
+    """`InProcess` for a lone job or an accelerator, else `Processes`, one to a core."""
+    workers = workers or len(available_cores())
+    if len(jobs) < 2 or workers < 2 or accelerated():
+        return InProcess()
+    return Processes(min(workers, len(jobs)))
+
+
+def accelerated() -> bool:
+    """Whether JAX would use a GPU or TPU, asked without starting it where a CPU was chosen or is all there is."""
+    if os.environ.get("JAX_PLATFORMS", "").strip().lower() == "cpu":
+        return False
+    import importlib.util
+
+    plugins = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "jax_rocm7_plugin", "libtpu")
+    if not any(importlib.util.find_spec(name) for name in plugins):
+        return False
+    import jax
+
+    return jax.default_backend() != "cpu"
+
+
+def available_cores() -> list[int]:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def with_ticks(ticks: Any, on_tick: Callable[[Tick], None]) -> None:
+    """Hand on every tick that waits in the queue."""
+    while True:
+        try:
+            on_tick(ticks.get_nowait())
+        except queue.Empty:
+            return
+
+
+def run_group(group: list[Job], on_tick: Callable[[Tick], None]) -> list[Outcome]:
+    """Train jobs that differ in seed alone; an error becomes the outcome of each."""
+    start = time.monotonic()
+    seconds = [0.0]
+
+    def on_progress(progress: Any) -> None:
+        if time.monotonic() - seconds[0] > 0.2 or progress.step == progress.steps:
+            seconds[0] = time.monotonic()
+            for job in group:
+                on_tick(Tick(job.id, progress.step / progress.steps))
+
+    try:
+        results = train(group, on_progress=on_progress)
+    except Exception as error:  # whatever a job raises is that job's outcome: the sweep goes on
+        sentence = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        trace = traceback.format_exc()
+        return [Outcome(job, [], {}, {}, sentence, trace) for job in group]
+    about = provenance(time.monotonic() - start)
+    return [Outcome(job, rows, curves, about) for job, (rows, curves) in zip(group, results, strict=True)]
+
+
+def provenance(wall_seconds: float) -> dict[str, Any]:
+    """What a record says of where and how it was made; nothing in it is part of the result."""
+    import jax
+
+    from sweeps._doctor import versions
+
+    return {
+        "wall_seconds": round(wall_seconds, 3),
+        "peak_memory_bytes": peak_memory(),
+        "process": os.getpid(),
+        "device": jax.devices()[0].device_kind,
+        "devices": len(jax.local_devices()),
+        "versions": versions(),
+    }
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held, in bytes (its resident set)."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+_ticks: Any = None
+
+
+def _start_worker(cores: Any, ticks: Any) -> None:
+    """Before JAX is imported: one core, one thread."""
+    global _ticks
+    _ticks = ticks
+    try:
+        core = cores.get(timeout=10)
+    except queue.Empty:  # a worker that replaces a dead one stays unpinned
+        core = None
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+def _run_one(job: Job) -> Outcome:
+    return run_group([job], _ticks.put)[0]
+
+
+def _stop(pool: concurrent.futures.ProcessPoolExecutor) -> None:
+    """End the pool at once, whatever its processes are doing."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(timeout=5)

@@ -1,0 +1,158 @@
+"""From a table to exponents: one fit for each condition, its regime, and the update angle as second witness."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sweeps.laws import DepthLaw, Fit, Regime, Status, fit, regime
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one condition's students say: its fit, the regime, and the mean angles between updates (radians).
+
+    problem: why there is no fit, in a sentence; None where there is one.
+    """
+
+    condition: dict[str, Any]
+    fit: Fit | None
+    regime: Regime
+    update_angle: float | None
+    teacher_update_angle: float | None
+    rows: int
+    left_out: int
+    problem: str | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the fit is an optimum of the objective and no student is missing from it."""
+        good = (Status.CONVERGED, Status.AT_BOUND)
+        return self.fit is not None and self.fit.status in good and self.left_out == 0
+
+
+def answers(
+    table: "pl.DataFrame", by: tuple[str, ...], floor: float | None, group: str | None = "seed"
+) -> list[Answer]:
+    """A fit of the depth law to each combination of the columns `by`.
+
+    Rows with status `diverged` are left out, counted and said. Raises ValueError for a missing column.
+    """
+    import polars as pl
+
+    for column in by:
+        if column not in table.columns:
+            raise ValueError(f"column {column!r} is not in the table: it has {', '.join(table.columns)}")
+    found = []
+    parts = table.partition_by(list(by), as_dict=True, maintain_order=True) if by else {(): table}
+    for values, part in parts.items():
+        kept = part.filter(pl.col("status") == "done") if "status" in part.columns else part
+        condition = dict(zip(by, values, strict=True))
+        found.append(_answer(condition, kept, len(part) - len(kept), floor, group))
+    return found
+
+
+def _answer(
+    condition: dict[str, Any], rows: "pl.DataFrame", left_out: int, floor: float | None, group: str | None
+) -> Answer:
+    problem = None
+    found = None
+    try:
+        found = fit(DepthLaw(floor=floor), rows, group=group)
+    except ValueError as error:
+        problem = str(error)
+    interval = found.intervals["alpha"] if found else (math.nan, math.nan)
+    if found and found.status not in (Status.CONVERGED, Status.AT_BOUND):
+        interval = (math.nan, math.nan)
+    return Answer(
+        condition=condition,
+        fit=found,
+        regime=regime(interval),
+        update_angle=_mean(rows, "update_angle"),
+        teacher_update_angle=_mean(rows, "teacher_update_angle"),
+        rows=len(rows),
+        left_out=left_out,
+        problem=problem,
+    )
+
+
+def _mean(rows: "pl.DataFrame", column: str) -> float | None:
+    if column not in rows.columns:
+        return None
+    value = rows[column].mean()
+    return None if value is None else float(value)  # type: ignore[arg-type]  # numeric by the schema
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON values; an infinite or missing end of the interval is null."""
+    found = answer.fit
+    interval = found.intervals["alpha"] if found else (math.nan, math.nan)
+    return {
+        **answer.condition,
+        "alpha": found.estimates["alpha"] if found else None,
+        "interval": [end if math.isfinite(end) else None for end in interval],
+        "confidence": found.confidence if found else None,
+        "interval_method": found.interval_method if found else None,
+        "status": str(found.status) if found else None,
+        "update_angle": answer.teacher_update_angle,
+        "student_update_angle": answer.update_angle,
+        "regime": str(answer.regime),
+        "rows": answer.rows,
+        "diverged_rows_left_out": answer.left_out,
+        "notes": list(found.notes) if found else [answer.problem],
+    }
+
+
+def exponents_table(found: list[Answer]) -> "Table":
+    """The answers as a table for the terminal."""
+    from rich.table import Table
+
+    table = Table(title="loss = c * depth^-alpha (+ L_0)", title_justify="left")
+    condition = list(found[0].condition) if found else []
+    for name in condition:
+        table.add_column(name)
+    for name in ("alpha", "95 % interval", "regime", "update angle:\nteacher", "\nstudents", "fit", "rows"):
+        table.add_column(name, justify="left" if name in ("regime", "fit") else "right")
+    for answer in found:
+        alpha, interval, status = "-", "-", "refused"
+        if answer.fit is not None:
+            low, high = answer.fit.intervals["alpha"]
+            alpha, interval = f"{answer.fit.estimates['alpha']:.3f}", f"{low:.3f} to {high:.3f}"
+            status = str(answer.fit.status)
+        table.add_row(
+            *(_short(value) for value in answer.condition.values()),
+            alpha,
+            interval,
+            str(answer.regime),
+            _angle(answer.teacher_update_angle),
+            _angle(answer.update_angle),
+            status,
+            str(answer.rows),
+        )
+    return table
+
+
+def sentences(found: list[Answer]) -> list[str]:
+    """What is not known, what was left out and what was refused, each with its condition."""
+    said = []
+    for answer in found:
+        where = ", ".join(f"{key} {_short(value)}" for key, value in answer.condition.items())
+        prefix = f"{where}: " if where else ""
+        if answer.left_out:
+            said.append(f"{prefix}{answer.left_out} diverged student(s) left out of the fit.")
+        if answer.problem:
+            said.append(f"{prefix}no fit: {answer.problem}")
+        if answer.fit:
+            said += [f"{prefix}{note}" for note in answer.fit.notes]
+    return said
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _angle(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

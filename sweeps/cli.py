@@ -1,0 +1,380 @@
+"""The command line: thin, and light to import (nothing heavy before a command needs it).
+
+Exit status: 0 done; 1 the work failed or a result is not to be trusted; 2 the call was wrong; 130 and 143
+stopped by Ctrl-C and SIGTERM. Numbers go to standard output, everything else to standard error.
+"""
+
+import enum
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sweeps._report import Answer
+    from sweeps._run import RunSummary
+
+BEGAN = time.monotonic()
+
+app = typer.Typer(
+    help="What is a layer worth? Train students of different depth, fit the law of depth, say how sure it is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(enum.StrEnum):
+    """How a table is written."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+
+
+SET = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Lay a setting over the spec; repeatable.")
+]
+WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes at once (default: one a core).")]
+
+
+@app.callback()
+def at_start() -> None:
+    from sweeps._doctor import check_names
+
+    check_names()
+
+
+@app.command()
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Folder for rows, figure and summary.json.")] = Path(
+        "results/quickstart"
+    ),
+    settings: SET = [],  # noqa: B006  # typer copies it
+    workers: WORKERS = None,
+) -> None:
+    """Both depth exponents, with intervals, regime and figure: three minutes on two cores."""
+    summary, found = _run_and_fit("quickstart", settings, out, workers)
+    _write_summary(summary, found, out)
+    from figures.inverse_depth_toy import draw
+
+    for path in draw(out, out):
+        _say(f"wrote {path}")
+    _finish(summary, found)
+
+
+@app.command()
+def run(
+    spec: Annotated[str, typer.Argument(help="A preset's name or a TOML file.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/NAME).")] = None,
+    settings: SET = [],  # noqa: B006  # typer copies it
+    workers: WORKERS = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would cost, and train nothing.")
+    ] = False,
+) -> None:
+    """Train a sweep, or what is missing of it, and fit its exponents."""
+    if dry_run:
+        _dry_run(spec, settings, workers)
+        return
+    summary, found = _run_and_fit(spec, settings, out, workers)
+    _finish(summary, found)
+
+
+@app.command()
+def presets() -> None:
+    """The presets that `run` knows."""
+    from rich.table import Table
+
+    from sweeps._spec import load_spec, preset_names
+
+    table = Table("preset", "what it does")
+    for name in preset_names():
+        table.add_row(name, load_spec(name).description)
+    _console().print(table)
+
+
+@app.command()
+def table(
+    folder: Annotated[Path, typer.Argument(help="Folder of results.")],
+    format: Annotated[Format, typer.Option(help="How to write it.")] = Format.CSV,
+    out: Annotated[Path | None, typer.Option(help="File (default: standard output).")] = None,
+) -> None:
+    """The rows of a sweep: one a student. Columns and units: README.md."""
+    import io
+
+    from sweeps._store import write_atomic
+
+    rows = _table_of(folder)
+    buffer = io.BytesIO()
+    if format is Format.CSV:
+        rows.write_csv(buffer)
+    elif format is Format.JSON:
+        rows.write_json(buffer)
+    else:
+        rows.write_parquet(buffer)
+    data = buffer.getvalue()
+    if out is not None:
+        write_atomic(out, data)
+        _say(f"wrote {out}: {len(rows)} rows")
+    elif format is Format.PARQUET and sys.stdout.isatty():
+        raise typer.BadParameter("parquet is not text: give --out or redirect")
+    else:
+        sys.stdout.buffer.write(data if format is not Format.JSON else data + b"\n")
+
+
+@app.command()
+def fit(
+    source: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="A .csv, .parquet or .json file, or a folder of results.")
+    ],
+    by: Annotated[
+        list[str] | None, typer.Option(help="Column(s) that tell one fit from another; repeatable.")
+    ] = None,
+    group: Annotated[str, typer.Option(help="Column of the replicates; 'none' for independent rows.")] = "seed",
+    floor: Annotated[
+        str, typer.Option(help="Irreducible loss L_0: a number, or 'free' to fit it.")
+    ] = "0",
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+) -> None:
+    """Fit loss = c * depth^-alpha + L_0 to a table, ours or your own (columns depth, loss)."""
+    from sweeps._report import answers
+
+    rows = _table_of(source) if source.is_dir() else _read_table(source)
+    if by is None:
+        by = list(_spec_by(source)) if source.is_dir() else []
+    try:
+        level = None if floor == "free" else float(floor)
+    except ValueError:
+        raise typer.BadParameter(f"{floor!r} is neither a number nor 'free'", param_hint="--floor") from None
+    found = answers(rows, tuple(by), level, None if group == "none" else group)
+    if as_json:
+        _print_json(found)
+    else:
+        _show(found)
+    _exit_unless_trusted(found)
+
+
+@app.command()
+def doctor() -> None:
+    """Versions, devices, precision, threads, and whether another package hides one of ours."""
+    from rich.table import Table
+
+    from sweeps._doctor import examine
+
+    table = Table(show_header=False)
+    for name, value in examine().items():
+        table.add_row(name, str(value))
+    _console().print(table)
+
+
+def main() -> NoReturn:
+    """Entry point: turns what goes wrong into one sentence and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # Characters that the locale cannot write are replaced, not fatal.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # TextIO in practice
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _on_signal)
+    try:
+        app()
+    except _Stopped as stopped:
+        name = signal.Signals(stopped.number).name
+        _fail(f"stopped by {name}; jobs that had ended are recorded, the same command continues", 128 + stopped.number)
+    except BrokenPipeError:
+        # The reader has gone: nothing more can be said, not even by the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _report(error)
+    sys.exit(0)
+
+
+class _Stopped(BaseException):
+    """Ctrl-C or SIGTERM came."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    raise _Stopped(number)
+
+
+def _report(error: Exception) -> NoReturn:
+    from sweeps._config import ConfigError
+    from sweeps._doctor import NameClash
+    from sweeps._store import StoreError
+
+    if isinstance(error, ConfigError | _BadTable):
+        _fail(str(error), 2)
+    if isinstance(error, NameClash | StoreError):
+        _fail(str(error), 1)
+    raise error
+
+
+class _BadTable(ValueError):
+    """A table that cannot be read or fitted."""
+
+
+def _fail(sentence: str, status: int) -> NoReturn:
+    print(f"depthlaw: {sentence}", file=sys.stderr)
+    sys.exit(status)
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # Redirected output is not cut to a terminal's width.
+    return Console(file=stream, width=None if stream.isatty() else 160)
+
+
+def _run_and_fit(
+    name: str, settings: list[str], out: Path | None, workers: int | None
+) -> "tuple[RunSummary, list[Answer]]":
+    from sweeps._config import canonical
+    from sweeps._progress import watcher
+    from sweeps._report import answers, as_json
+    from sweeps._run import run_sweep
+    from sweeps._spec import load_spec
+    from sweeps._store import write_json
+
+    spec = load_spec(name, tuple(settings))
+    out = out or Path("results") / spec.name
+    progress = watcher(_console(stderr=True))
+    try:
+        summary = run_sweep(spec, out, progress, workers=workers)
+    finally:
+        progress.close()
+    skipped: list[str] = []
+    rows = summary.store.table(skipped)
+    for sentence in skipped:
+        _say(sentence)
+    found = answers(rows, spec.fit.by, spec.fit.floor) if len(rows) else []
+    write_json(out / "fits.json", [as_json(answer) for answer in found])
+    _show(found)
+    return summary, found
+
+
+def _show(found: "list[Answer]") -> None:
+    from sweeps._report import exponents_table, sentences
+
+    if found:
+        _console().print(exponents_table(found))
+    for sentence in sentences(found):
+        _say(sentence)
+
+
+def _print_json(found: "list[Answer]") -> None:
+    import json
+
+    from sweeps._report import as_json
+
+    print(json.dumps([as_json(answer) for answer in found], indent=1, allow_nan=False))
+
+
+def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> None:
+    from sweeps._executors import peak_memory
+    from sweeps._report import as_json
+    from sweeps._store import write_json
+
+    teachers = {}
+    for answer in found:
+        values = as_json(answer)
+        teachers[values.pop("teacher")] = values
+    # Peaks of processes that ran at once, added: an upper bound on what was held at one time.
+    peak = peak_memory() + sum(summary.peaks.values())
+    write_json(
+        out / "summary.json",
+        {
+            "teachers": teachers,
+            "wall_seconds": round(time.monotonic() - BEGAN, 2),
+            "peak_memory_bytes": peak,
+            "jobs": summary.jobs,
+            "jobs_reused": summary.reused,
+        },
+    )
+
+
+def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
+    """Say what failed and leave with the exit status that the results deserve."""
+    _say(f"rows, curves and fits in {summary.store.out}")
+    for sentence in summary.failures.values():
+        _say(f"failed: {sentence}")
+    for trace in sorted(set(summary.traces.values())):
+        _say(trace)
+    if summary.failures:
+        _fail(f"{len(summary.failures)} of {summary.jobs} jobs failed", 1)
+    _exit_unless_trusted(found)
+
+
+def _exit_unless_trusted(found: "list[Answer]") -> None:
+    bad = sum(not answer.trusted for answer in found)
+    if bad or not found:
+        _fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
+
+
+def _dry_run(name: str, settings: list[str], workers: int | None) -> None:
+    from sweeps._run import estimate
+    from sweeps._spec import load_spec
+
+    spec = load_spec(name, tuple(settings))
+    cost = estimate(spec, workers)
+    _console().print(
+        f"{spec.name}: {cost.jobs} jobs, {cost.students} students, {cost.flops:.3g} FLOPs\n"
+        f"about {_duration(cost.seconds)} on {cost.workers} core(s) of this machine, "
+        f"{cost.bytes / 2**20:.0f} MiB of arrays a process",
+        highlight=False,
+    )
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _table_of(folder: Path) -> "pl.DataFrame":
+    from sweeps._store import Store
+
+    store = Store(folder)
+    store.spec()
+    skipped: list[str] = []
+    rows = store.table(skipped)
+    for sentence in skipped:
+        _say(sentence)
+    return rows
+
+
+def _spec_by(folder: Path) -> tuple[str, ...]:
+    from sweeps._spec import parse_spec
+    from sweeps._store import Store
+
+    return parse_spec(Store(folder).spec(), str(folder / "spec.json")).fit.by
+
+
+def _read_table(path: Path) -> "pl.DataFrame":
+    import polars as pl
+
+    readers = {".csv": pl.read_csv, ".parquet": pl.read_parquet, ".json": pl.read_json}
+    if path.suffix not in readers:
+        raise _BadTable(f"{path}: a table is a .csv, .parquet or .json file, or a folder of results")
+    if not path.is_file():
+        raise _BadTable(f"{path} does not exist")
+    try:
+        return readers[path.suffix](path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _BadTable(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

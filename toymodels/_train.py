@@ -1,0 +1,436 @@
+"""The cohort engine: every student of one teacher stream, trained in one compiled loop.
+
+Each step draws one batch a seed, sends it through that seed's teacher once, and updates the students of
+every depth and temperature on the answer. The compiled `segment` runs any number of steps (its bounds are
+arguments, so it is traced once); between segments the held-out losses are taken.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, PartitionSpec
+
+from toymodels import dynamics
+from toymodels._config import Adam, CohortConfig, LearningRate
+from toymodels._keys import Purpose, purpose_key, student_key
+from toymodels._layers import AbstractLayer
+from toymodels._network import AbstractNetwork, ResidualNetwork
+from toymodels._objectives import Objective
+from toymodels._plan import Plan, memory_limit, split
+
+PROGRESS_SEGMENTS = 50
+"""Training is cut into at least this many segments, so that progress can be shown."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Angles of a network on the held-out inputs, in radians, meaned over inputs: one number a layer.
+
+    step_angles: θ(h_l, h_{l+1}), length ℓ. update_angles: θ(Δh_l, Δh_{l+1}), length ℓ − 1.
+    """
+
+    step_angles: np.ndarray
+    update_angles: np.ndarray
+
+    @property
+    def update_angle(self) -> float | None:
+        """Mean angle between neighbouring updates; None for a single layer, which has no neighbour."""
+        return float(np.mean(self.update_angles)) if self.update_angles.size else None
+
+
+@dataclass(frozen=True)
+class Student:
+    """One trained student.
+
+    losses: held-out loss at each of `CohortResult.steps`. trained_steps: updates made; fewer than asked for
+    means that the loss or a gradient became non-finite at the next one, where the student was stopped.
+    """
+
+    depth: int
+    seed: int
+    temperature: float
+    losses: np.ndarray
+    trained_steps: int
+    diverged: bool
+    network: ResidualNetwork
+    geometry: Geometry
+
+
+@dataclass(frozen=True)
+class TaughtBy:
+    """The teacher of one seed."""
+
+    seed: int
+    network: AbstractNetwork
+    geometry: Geometry
+
+
+@dataclass(frozen=True)
+class CohortResult:
+    """What a cohort reached: its students, their teachers, and the steps at which losses were taken."""
+
+    config: CohortConfig
+    steps: np.ndarray
+    students: tuple[Student, ...]
+    teachers: tuple[TaughtBy, ...]
+
+    def student(self, *, depth: int, seed: int, temperature: float = 1.0) -> Student:
+        """The one student of this depth, seed and temperature; KeyError if there is none."""
+        for student in self.students:
+            if (student.depth, student.seed, student.temperature) == (depth, seed, temperature):
+                return student
+        raise KeyError(f"no student of depth {depth}, seed {seed}, temperature {temperature} in this cohort")
+
+
+class Progress(NamedTuple):
+    """Handed to `on_progress`: steps done of all steps; newest losses (depth, seed, temperature) or None."""
+
+    step: int
+    steps: int
+    losses: np.ndarray | None
+
+
+def train_cohort(
+    config: CohortConfig,
+    *,
+    plan: Plan | None = None,
+    max_bytes: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> CohortResult:
+    """Train every student of `config`.
+
+    plan: how to run it, `Plan.choose` by default. max_bytes: split the cohort so that each part stays below
+    this (default `memory_limit`); the parts run one after another.
+
+    Matrix products run at full float32 precision on every device: converged students reach losses of 1e-6.
+    Raises ValueError when a single student exceeds `max_bytes`.
+    """
+    plan = plan or Plan.choose(config)
+    parts = split(config, plan.vmapped, memory_limit() if max_bytes is None else max_bytes)
+    done = 0
+
+    def report(progress: Progress) -> None:
+        total = len(parts) * config.steps
+        losses = progress.losses if len(parts) == 1 else None
+        on_progress(Progress(done * config.steps + progress.step, total, losses))
+
+    results = []
+    for part in parts:
+        with jax.default_matmul_precision("highest"):
+            results.append(_train_part(part, plan, report))
+        done += 1
+    teachers = {teacher.seed: teacher for result in results for teacher in result.teachers}
+    students = tuple(student for result in results for student in result.students)
+    return CohortResult(config, results[0].steps, students, tuple(teachers.values()))
+
+
+def draw_teacher(config: CohortConfig, seed: int) -> AbstractNetwork:
+    """The teacher of this seed."""
+    key = purpose_key(seed, Purpose.TEACHER)
+    return config.teacher.network(key, config.width, config.hidden, config.vocabulary)
+
+
+def draw_student(config: CohortConfig, seed: int, depth: int) -> ResidualNetwork:
+    """The untrained student of this seed and depth; the same at every temperature."""
+    return ResidualNetwork.student(
+        config.layer_class,
+        student_key(seed, depth),
+        width=config.width,
+        hidden=config.hidden,
+        depth=depth,
+        vocabulary=config.vocabulary if config.objective.student_has_head else None,
+    )
+
+
+class _StudentState(NamedTuple):
+    network: ResidualNetwork
+    optimiser: optax.OptState
+    alive: jax.Array
+    trained_steps: jax.Array
+
+
+class _Streams(NamedTuple):
+    """What belongs to a seed: every leaf has a leading axis of seeds."""
+
+    teacher: AbstractNetwork
+    data: jax.Array
+    evaluation: jax.Array
+
+
+@dataclass(frozen=True)
+class _Program:
+    """All that the compiled functions depend on, so that cohorts which differ in seeds share a compilation."""
+
+    objective: Objective
+    layer: type[AbstractLayer]
+    width: int
+    depths: tuple[int, ...]
+    batch: int
+    steps: int
+    learning_rate: LearningRate
+    adam: Adam
+    evaluation_batches: int
+    evaluation_batch: int
+    plan: Plan
+
+    @classmethod
+    def of(cls, config: CohortConfig, plan: Plan) -> "_Program":
+        return cls(
+            objective=config.objective,
+            layer=config.layer_class,
+            width=config.width,
+            depths=config.depths,
+            batch=config.batch,
+            steps=config.steps,
+            learning_rate=config.learning_rate,
+            adam=config.adam,
+            evaluation_batches=config.evaluation.batches,
+            evaluation_batch=config.evaluation.batch,
+            plan=plan,
+        )
+
+    def optimiser(self, depth: int) -> optax.GradientTransformation:
+        rate = self.learning_rate
+        held = round(rate.hold_fraction * self.steps)
+        schedule = optax.linear_schedule(
+            rate.peak(depth), rate.final_fraction * rate.peak(depth), self.steps - held, held
+        )
+        return optax.adam(schedule, self.adam.beta1, self.adam.beta2, self.adam.epsilon)
+
+    def over(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """`function` over the leading axis of its arguments: side by side or one after another."""
+        if self.plan.vmapped:
+            return jax.vmap(function)(*arguments)
+        if jax.tree.leaves(arguments)[0].shape[0] == 1:  # a loop of one costs copies of all its state
+            result = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+            return jax.tree.map(lambda leaf: leaf[None], result)
+        return jax.lax.map(lambda one: function(*one), arguments)
+
+    def sharded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` run on every device of the plan, its arguments and results the same on all."""
+        if self.plan.devices == 1:
+            return function
+        mesh = Mesh(np.array(jax.local_devices()[: self.plan.devices]), ("batch",))
+        everywhere = PartitionSpec()
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False
+        )
+
+    def inputs(self, key: jax.Array, batch: int) -> jax.Array:
+        """This device's share of `batch` Gaussian inputs, (width, share)."""
+        whole = jax.random.normal(key, (self.width, batch))
+        if self.plan.devices == 1:
+            return whole
+        share = batch // self.plan.devices
+        return jax.lax.dynamic_slice_in_dim(whole, jax.lax.axis_index("batch") * share, share, axis=1)
+
+    def mean(self, tree: Any) -> Any:
+        """The mean over devices."""
+        return tree if self.plan.devices == 1 else jax.lax.pmean(tree, "batch")
+
+
+def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progress], None]) -> CohortResult:
+    program = _Program.of(config, plan)
+    states, streams = _draw(config, plan)
+    temperatures = jnp.asarray(config.temperatures)
+    segment, evaluate, measure = _compiled(program)
+
+    steps = np.array(config.evaluation.at(config.steps))
+    losses = []
+    longest = max(1, config.steps // PROGRESS_SEGMENTS)
+    start = 0
+    for stop in steps.tolist():
+        while start < stop:
+            end = min(stop, start + longest)
+            states = segment(states, streams, temperatures, start, end)
+            start = end
+            if start < stop:
+                jax.block_until_ready(states)
+                on_progress(Progress(start, config.steps, None))
+        losses.append(np.asarray(evaluate(states, streams, temperatures)))
+        on_progress(Progress(stop, config.steps, losses[-1]))
+
+    of_teachers, of_students = jax.tree.map(np.asarray, measure(states, streams))
+    return CohortResult(
+        config,
+        steps,
+        tuple(_students(config, states, of_students, np.stack(losses, axis=-1))),
+        tuple(
+            TaughtBy(seed, _pick(streams.teacher, j), Geometry(*_pick(of_teachers, j)))
+            for j, seed in enumerate(config.seeds)
+        ),
+    )
+
+
+def _draw(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], _Streams]:
+    """Untrained students, one state a depth with leading axes (seed, temperature), and their streams."""
+    program = _Program.of(config, plan)
+    states = []
+    for depth in config.depths:
+        of_seeds = []
+        for seed in config.seeds:
+            network = dataclasses.replace(draw_student(config, seed, depth), unroll=plan.unroll)
+            moments = program.optimiser(depth).init(network)
+            state = _StudentState(network, moments, jnp.array(True), jnp.array(0))
+            of_seeds.append(_stack([state] * len(config.temperatures)))
+        states.append(_stack(of_seeds))
+    streams = _Streams(
+        teacher=_stack([draw_teacher(config, seed) for seed in config.seeds]),
+        data=_stack([purpose_key(seed, Purpose.DATA) for seed in config.seeds]),
+        evaluation=_stack([purpose_key(seed, Purpose.EVALUATION) for seed in config.seeds]),
+    )
+    return tuple(states), streams
+
+
+def _stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _pick(tree: Any, *index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """`segment`, `evaluate` and `measure` for this program, each traced once."""
+
+    def update(
+        optimiser: optax.GradientTransformation,
+        x: jax.Array,
+        target: jax.Array,
+        head: jax.Array | None,
+        state: _StudentState,
+        temperature: jax.Array,
+    ) -> _StudentState:
+        def mean_loss(network: ResidualNetwork) -> jax.Array:
+            return jnp.mean(program.objective.losses(network, x, target, head, temperature))
+
+        loss, gradient = program.mean(jax.value_and_grad(mean_loss)(state.network))
+        updates, after = optimiser.update(gradient, state.optimiser, state.network)
+        # The global norm overflows before Adam's second moment does, which would freeze a weight silently.
+        finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+        alive = state.alive & finite
+        network, moments = jax.tree.map(
+            lambda new, old: jnp.where(alive, new, old),
+            (optax.apply_updates(state.network, updates), after),
+            (state.network, state.optimiser),
+        )
+        return _StudentState(network, moments, alive, state.trained_steps + alive)
+
+    def train_step(
+        step: jax.Array, states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array
+    ) -> tuple[_StudentState, ...]:
+        def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> tuple[_StudentState, ...]:
+            x = program.inputs(jax.random.fold_in(stream.data, step), program.batch)
+            target = program.objective.target(stream.teacher, x)
+            return tuple(
+                program.over(
+                    functools.partial(update, program.optimiser(depth), x, target, stream.teacher.head),
+                    (state, temperatures),
+                )
+                for depth, state in zip(program.depths, states, strict=True)
+            )
+
+        return program.over(of_seed, (states, streams))
+
+    def segment(
+        states: tuple[_StudentState, ...],
+        streams: _Streams,
+        temperatures: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> tuple[_StudentState, ...]:
+        return jax.lax.fori_loop(
+            start, stop, lambda step, states: train_step(step, states, streams, temperatures), states
+        )
+
+    def evaluate(
+        states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array
+    ) -> jax.Array:
+        def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> jax.Array:
+            def of_batch(index: jax.Array) -> jax.Array:
+                key = jax.random.fold_in(stream.evaluation, index)
+                x = program.inputs(key, program.evaluation_batch)
+                target = program.objective.target(stream.teacher, x)
+
+                def of_student(state: _StudentState, temperature: jax.Array) -> jax.Array:
+                    head = stream.teacher.head
+                    return jnp.mean(program.objective.losses(state.network, x, target, head, temperature))
+
+                return jnp.stack([program.over(of_student, (state, temperatures)) for state in states])
+
+            return jnp.mean(jax.lax.map(of_batch, jnp.arange(program.evaluation_batches)), axis=0)
+
+        return program.mean(jnp.moveaxis(program.over(of_seed, (states, streams)), 0, 1))
+
+    def measure(states: tuple[_StudentState, ...], streams: _Streams) -> tuple[_Angles, list[_Angles]]:
+        def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> tuple[_Angles, list[_Angles]]:
+            key = jax.random.fold_in(stream.evaluation, 0)
+            x = jax.random.normal(key, (program.width, program.evaluation_batch))
+
+            def of_replicate(networks: tuple[ResidualNetwork, ...]) -> list[_Angles]:
+                return _mean_angles(networks, x)
+
+            students = program.over(of_replicate, (tuple(state.network for state in states),))
+            return _mean_angles((stream.teacher,), x)[0], students
+
+        return program.over(of_seed, (states, streams))
+
+    return (
+        jax.jit(program.sharded(segment), donate_argnums=0),
+        jax.jit(program.sharded(evaluate)),
+        jax.jit(measure),
+    )
+
+
+_Angles = tuple[jax.Array, jax.Array]
+
+
+def _mean_angles(networks: tuple[AbstractNetwork, ...], x: jax.Array) -> list[_Angles]:
+    """Step and update angles of each network, meaned over the batch: `Geometry`'s two fields."""
+    # All networks' states are laid end to end, so that the angles are compiled once, and those that
+    # straddle two networks are dropped.
+    trajectories = [network.states(x) for network in networks]
+    states = jnp.concatenate(trajectories)
+    step_angles = jnp.mean(dynamics.step_angles(states, axis=1), axis=-1)
+    update_angles = jnp.mean(dynamics.update_angles(states, axis=1), axis=-1)
+    angles = []
+    start = 0
+    for network in networks:
+        end = start + network.depth
+        angles.append((step_angles[start:end], update_angles[start : end - 1]))
+        start = end + 1
+    return angles
+
+
+def _students(
+    config: CohortConfig,
+    states: tuple[_StudentState, ...],
+    angles: list[Any],
+    losses: np.ndarray,
+) -> list[Student]:
+    students = []
+    for i, depth in enumerate(config.depths):
+        for j, seed in enumerate(config.seeds):
+            for k, temperature in enumerate(config.temperatures):
+                state = _pick(states[i], j, k)
+                students.append(
+                    Student(
+                        depth=depth,
+                        seed=seed,
+                        temperature=temperature,
+                        losses=losses[i, j, k],
+                        trained_steps=int(state.trained_steps),
+                        diverged=not bool(state.alive),
+                        network=state.network,
+                        geometry=Geometry(*_pick(angles[i], j, k)),
+                    )
+                )
+    return students

@@ -1,0 +1,102 @@
+"""Geometry of a trajectory of hidden states, whoever made it (arXiv:2602.05970, section 3).
+
+A trajectory is an array `states` whose first axis is depth, h_0 … h_ℓ, with the features along `axis` (the
+last unless told otherwise; the toy networks put them at `axis=1`). Every other axis is kept: tokens, batch.
+Δh_l = h_{l+1} − h_l is the update of layer l. Angles are in radians.
+
+At the edges: equal non-zero vectors are at angle 0 and opposite ones at π, exactly; a zero vector is
+orthogonal to everything (angle π/2), since it has no direction to agree with. Gradients are finite
+everywhere; where an angle or a norm has none (at 0 and π, at a zero vector) they are 0.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def angle(u: Float[Array, "..."], v: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Angle between u and v along `axis`, in [0, π]: 2·atan2(‖û − v̂‖, ‖û + v̂‖) with unit vectors û, v̂.
+
+    Unlike arccos of the cosine this loses no digits near 0 and π (W. Kahan, *How futile are mindless
+    assessments of roundoff*, 2006, §12). Unchanged by rotations and by positive scale.
+    """
+    unit_u, is_zero_u = _unit(u, axis)
+    unit_v, is_zero_v = _unit(v, axis)
+    full = 2 * jnp.atan2(norm(unit_u - unit_v, axis), norm(unit_u + unit_v, axis))
+    return jnp.where(is_zero_u | is_zero_v, jnp.pi / 2, full)
+
+
+def norm(u: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Euclidean norm along `axis`, with gradient 0 (not NaN) at the zero vector."""
+    largest = _largest(u, axis)
+    square = jnp.sum((u / largest) ** 2, axis=axis)
+    is_zero = square == 0
+    root = jnp.sqrt(jnp.where(is_zero, 1.0, square))
+    return jnp.where(is_zero, 0.0, root * jnp.squeeze(largest, axis))
+
+
+def _unit(u: Array, axis: int) -> tuple[Array, Array]:
+    scaled = u / _largest(u, axis)
+    length = jnp.expand_dims(norm(scaled, axis), axis)
+    is_zero = length == 0
+    return scaled / jnp.where(is_zero, 1.0, length), jnp.squeeze(is_zero, axis)
+
+
+def _largest(u: Array, axis: int) -> Array:
+    """max |u|, or 1 for a zero vector: divided out first, so that squares neither overflow nor vanish."""
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(u), axis=axis, keepdims=True))
+    return jnp.where(largest == 0, 1.0, largest)
+
+
+def _last_axis(axis: int, states: Array) -> int:
+    """The features' axis, counted from the end, so that it stays right when the depth axis is dropped."""
+    from_end = axis if axis < 0 else axis - states.ndim
+    if not -states.ndim < from_end < 0:
+        raise ValueError(f"axis={axis} is not a feature axis of states with shape {states.shape}")
+    return from_end
+
+
+def step_angles(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
+    """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state. 0 for a layer that does nothing."""
+    return angle(states[:-1], states[1:], _last_axis(axis, states))
+
+
+def update_angles(
+    states: Float[Array, "states ..."], axis: int = -1, lag: int = 1
+) -> Float[Array, "pairs ..."]:
+    """θ(Δh_l, Δh_{l+lag}) for l = 0 … ℓ − 1 − lag: do later layers go on where earlier ones went?
+
+    Near π/2 for independent layers, near 0 where the layers discretise a smooth flow. A zero update is at
+    π/2 to every other.
+
+    Raises ValueError for a lag below 1.
+    """
+    if lag < 1:
+        raise ValueError(f"lag is {lag}: it must be at least 1")
+    updates = jnp.diff(states, axis=0)
+    return angle(updates[:-lag], updates[lag:], _last_axis(axis, states))
+
+
+def norms(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+    """‖h_l‖ for l = 0 … ℓ."""
+    return norm(states, _last_axis(axis, states))
+
+
+def angles_to_end(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+    """θ(h_l, h_ℓ) for l = 0 … ℓ; the last is 0."""
+    return angle(states, jnp.broadcast_to(states[-1], states.shape), _last_axis(axis, states))
+
+
+def relative_progress(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+    """⟨h_l − h_0, h_ℓ − h_0⟩ / ‖h_ℓ − h_0‖²: 0 at the start, 1 at the end; may overshoot or go backwards.
+
+    0 throughout where the trajectory ends where it began.
+    """
+    axis = _last_axis(axis, states)
+    moved = states - states[0]
+    # Scaled by the whole displacement's largest entry: the ratio does not change, its squares stay in range.
+    scale = jnp.squeeze(_largest(moved[-1:], axis), 0)
+    moved = moved / scale
+    square = jnp.sum(moved[-1] ** 2, axis=axis)
+    is_zero = square == 0
+    return jnp.where(is_zero, 0.0, jnp.sum(moved * moved[-1], axis=axis) / jnp.where(is_zero, 1.0, square))
