@@ -1,6 +1,8 @@
 """The look that all figures share, and how they are saved."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -10,7 +12,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6
 TEACHER_COLOURS = {"independent": BLUE, "tied": ORANGE, "correlated": GREEN, "flow": RED}
 TEACHER_MARKERS = {"independent": "o", "tied": "s", "correlated": "^", "flow": "D"}
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.spines.top": False,
@@ -25,7 +27,7 @@ STYLE = {
 }
 
 
-def style() -> "matplotlib.rc_context":  # type: ignore[valid-type]  # a context manager's class
+def style() -> AbstractContextManager[None]:
     """A context in which figures have this look."""
     return matplotlib.rc_context(STYLE)
 

@@ -24,10 +24,9 @@ class ConfigError(ValueError):
 def encode(value: Any) -> Any:
     """A config as dicts, lists, numbers, strings, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = {"kind": value.kind} if hasattr(type(value), "kind") else {}
-        return kind | {
-            field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        kind = getattr(type(value), "kind", None)
+        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return fields if kind is None else {"kind": kind, **fields}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
     return value
@@ -123,9 +122,11 @@ def _named(where: str) -> str:
     return f"{where}the config" if where.endswith(": ") else where
 
 
-def _kinds(cls: type) -> dict[str, type]:
+def _kinds(cls: Any) -> dict[str, type]:
     """The concrete classes below `cls`, by their `kind`."""
     found: dict[str, type] = {}
     for below in cls.__subclasses__():
-        found |= _kinds(below) if inspect.isabstract(below) else {below.kind: below, **_kinds(below)}  # type: ignore[attr-defined]
+        if not inspect.isabstract(below):
+            found[below.kind] = below
+        found |= _kinds(below)
     return found

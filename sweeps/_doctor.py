@@ -63,7 +63,9 @@ def examine() -> dict[str, Any]:
         "cores": f"{len(available_cores())} of {os.cpu_count()}",
         "devices": ", ".join(f"{device.platform}: {device.device_kind}" for device in jax.devices()),
         "precision": "float32 products are exact to float32" if exact else "float32 products are rounded",
-        "double precision": "on" if jax.config.jax_enable_x64 else "off (fits use float64 all the same)",
+        "double precision": "on"
+        if jnp.result_type(float) == np.float64
+        else "off (fits use float64 all the same)",
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") or "not set",
         "names": "toymodels, llm, sweeps and figures are depthlaw's own",
     }

@@ -74,9 +74,7 @@ class Job:
 
 def expand(cohorts: "tuple[CohortConfig, ...]") -> list[Job]:
     """One job for each cohort and seed."""
-    return [
-        Job(dataclasses.replace(config, seeds=(seed,))) for config in cohorts for seed in config.seeds
-    ]
+    return [Job(dataclasses.replace(config, seeds=(seed,))) for config in cohorts for seed in config.seeds]
 
 
 def merge(jobs: list[Job]) -> list[list[Job]]:

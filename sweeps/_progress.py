@@ -50,6 +50,7 @@ class Bar(Lines):
 
     def start(self, jobs: dict[str, Job], reused: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
         from toymodels import total_flops
 
         super().start(jobs, reused)

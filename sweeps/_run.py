@@ -1,6 +1,5 @@
 """Run a sweep: claim the folder, train the jobs that have no record, write each record as its job ends."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol

@@ -94,7 +94,8 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
         raise ConfigError(f"{where}: sweep.kind is {sweep['kind']!r}: known: toy")
 
     cohorts = dict.fromkeys(
-        decode(CohortConfig, table, f"{where} ({label})" if label else where) for label, table in _combinations(source, where)
+        decode(CohortConfig, table, f"{where} ({label})" if label else where)
+        for label, table in _combinations(source, where)
     )
     fit = decode(FitSpec, _table(source, "fit", where), f"{where}: fit")
     return Spec(name, str(sweep.get("description", "")), tuple(cohorts), fit, source)
@@ -175,10 +176,11 @@ def _overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     laid = copy.deepcopy(under)
     for key, value in over.items():
         below = laid.get(key)
-        same_kind = isinstance(below, dict) and isinstance(value, dict) and (
-            "kind" not in value or value["kind"] == below.get("kind")
-        )
-        laid[key] = _overlay(below, value) if same_kind else copy.deepcopy(value)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        if both and value.get("kind", below.get("kind")) == below.get("kind"):
+            laid[key] = _overlay(below, value)
+        else:
+            laid[key] = copy.deepcopy(value)
     return laid
 
 

@@ -138,10 +138,10 @@ def fit(
     by: Annotated[
         list[str] | None, typer.Option(help="Column(s) that tell one fit from another; repeatable.")
     ] = None,
-    group: Annotated[str, typer.Option(help="Column of the replicates; 'none' for independent rows.")] = "seed",
-    floor: Annotated[
-        str, typer.Option(help="Irreducible loss L_0: a number, or 'free' to fit it.")
-    ] = "0",
+    group: Annotated[
+        str, typer.Option(help="Column of the replicates; 'none' for independent rows.")
+    ] = "seed",
+    floor: Annotated[str, typer.Option(help="Irreducible loss L_0: a number, or 'free' to fit it.")] = "0",
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
 ) -> None:
     """Fit loss = c * depth^-alpha + L_0 to a table, ours or your own (columns depth, loss)."""
@@ -186,7 +186,10 @@ def main() -> NoReturn:
         app()
     except _Stopped as stopped:
         name = signal.Signals(stopped.number).name
-        _fail(f"stopped by {name}; jobs that had ended are recorded, the same command continues", 128 + stopped.number)
+        _fail(
+            f"stopped by {name}; jobs that had ended are recorded, the same command continues",
+            128 + stopped.number,
+        )
     except BrokenPipeError:
         # The reader has gone: nothing more can be said, not even by the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -244,7 +247,6 @@ def _console(stderr: bool = False) -> Any:
 def _run_and_fit(
     name: str, settings: list[str], out: Path | None, workers: int | None
 ) -> "tuple[RunSummary, list[Answer]]":
-    from sweeps._config import canonical
     from sweeps._progress import watcher
     from sweeps._report import answers, as_json
     from sweeps._run import run_sweep

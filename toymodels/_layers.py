@@ -9,7 +9,7 @@ One class per way of stepping; a new one is a subclass of `AbstractLayer` with `
 """
 
 import abc
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -67,7 +67,7 @@ class MLP(eqx.Module):
     w_out: Float[Array, "width hidden"]
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> Self:
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "MLP":
         """Weights and bias uniform in ±1/√fan_in: ±1/√width for W₁ and b₁, ±1/√hidden for W₂."""
         key_in, key_bias, key_out = jax.random.split(key, 3)
         return cls(
@@ -80,7 +80,7 @@ class MLP(eqx.Module):
         flat = _normed_mlp(self.w_in, self.bias, self.w_out, h.reshape(h.shape[0], -1))
         return flat.reshape(h.shape)
 
-    def scaled(self, factor: float | Array) -> Self:
+    def scaled(self, factor: float | Array) -> "MLP":
         """The same MLP with its output multiplied by `factor` (W₂ ← factor · W₂)."""
         return eqx.tree_at(lambda mlp: mlp.w_out, self, self.w_out * factor)
 
@@ -98,11 +98,11 @@ class AbstractLayer(eqx.Module):
 
     @classmethod
     @abc.abstractmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> Self:
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "AbstractLayer":
         """A layer with weights uniform in ±1/√fan_in."""
 
     @abc.abstractmethod
-    def scaled(self, factor: float | Array) -> Self:
+    def scaled(self, factor: float | Array) -> "AbstractLayer":
         """The same layer with the output of every MLP multiplied by `factor`: the residual scale."""
 
     @abc.abstractmethod
@@ -118,11 +118,11 @@ class Euler(AbstractLayer):
     mlp: MLP
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> Self:
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "Euler":
         return cls(MLP.draw(key, width, hidden))
 
-    def scaled(self, factor: float | Array) -> Self:
-        return type(self)(self.mlp.scaled(factor))
+    def scaled(self, factor: float | Array) -> "Euler":
+        return Euler(self.mlp.scaled(factor))
 
     def __call__(self, h: Float[Array, "width *batch"]) -> Float[Array, "width *batch"]:
         return h + self.mlp(h)
@@ -141,12 +141,12 @@ class Midpoint(AbstractLayer):
     second: MLP
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> Self:
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "Midpoint":
         key_first, key_second = jax.random.split(key)
         return cls(MLP.draw(key_first, width, hidden), MLP.draw(key_second, width, hidden))
 
-    def scaled(self, factor: float | Array) -> Self:
-        return type(self)(self.first.scaled(factor), self.second.scaled(factor))
+    def scaled(self, factor: float | Array) -> "Midpoint":
+        return Midpoint(self.first.scaled(factor), self.second.scaled(factor))
 
     def __call__(self, h: Float[Array, "width *batch"]) -> Float[Array, "width *batch"]:
         return h + self.second(h + self.first(h) / 2)

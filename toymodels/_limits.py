@@ -21,8 +21,8 @@ class FlowNetwork(AbstractNetwork):
     solve that needs more than `MAX_STEPS` steps raises diffrax's error, which says so.
     """
 
-    mlp: MLP
     head: Float[Array, "vocabulary width"] | None
+    mlp: MLP
     num_states: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True, default=1e-5)
 

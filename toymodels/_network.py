@@ -2,7 +2,6 @@
 
 import abc
 import functools
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -49,8 +48,8 @@ class ResidualNetwork(AbstractNetwork):
     per loop step; the result does not depend on it, the speed does (tests/benchmarks/README.md).
     """
 
+    head: Float[Array, "vocabulary width"] | None
     layers: AbstractLayer
-    head: Float[Array, "vocabulary width"] | None = None
     unroll: int = eqx.field(static=True, default=1)
 
     @property
@@ -88,14 +87,14 @@ class ResidualNetwork(AbstractNetwork):
         depth: int,
         vocabulary: int | None = None,
         unroll: int = 1,
-    ) -> Self:
+    ) -> "ResidualNetwork":
         """An untrained student: independent layers with every W₂ zero, so that it starts as the identity.
 
         With a `vocabulary` it has a learnt head, which starts at zero too.
         """
         layers = draw_layers(kind, key, depth, width, hidden).scaled(0.0)
         head = None if vocabulary is None else jnp.zeros((vocabulary, width))
-        return cls(layers, head, unroll)
+        return cls(head=head, layers=layers, unroll=unroll)
 
 
 def draw_layers(

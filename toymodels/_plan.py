@@ -25,8 +25,9 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Plan:
-    """vmapped: replicates side by side (True) or one after another. devices: over how many the batch is split.
+    """How to run a cohort.
 
+    vmapped: replicates side by side (True) or one after another. devices: over how many the batch is split.
     unroll: layers written out per step of the loop over depth.
     """
 

@@ -55,7 +55,8 @@ class Teacher(abc.ABC):
         if vocabulary is not None:
             bound = width**-0.5
             head = jax.random.uniform(key_head, (vocabulary, width), minval=-bound, maxval=bound)
-        return ResidualNetwork(self.layers(key_layers, width, hidden).scaled(self.step), head)
+        layers = self.layers(key_layers, width, hidden).scaled(self.step)
+        return ResidualNetwork(head=head, layers=layers)
 
     @abc.abstractmethod
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
@@ -133,7 +134,7 @@ class Flow(Teacher):
         assert isinstance(discrete, ResidualNetwork)
         layer = discrete.layer(0)
         assert isinstance(layer, Euler)
-        return FlowNetwork(layer.mlp, discrete.head, self.depth, self.tolerance)
+        return FlowNetwork(head=discrete.head, mlp=layer.mlp, num_states=self.depth, tolerance=self.tolerance)
 
 
 def _own(key: PRNGKeyArray, depth: int, width: int, hidden: int) -> AbstractLayer:

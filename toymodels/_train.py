@@ -166,7 +166,7 @@ class _Streams(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """All that the compiled functions depend on, so that cohorts which differ in seeds share a compilation."""
+    """All that the compiled functions depend on: cohorts that differ in seeds share a compilation."""
 
     objective: Objective
     layer: type[AbstractLayer]
@@ -219,9 +219,7 @@ class _Program:
             return function
         mesh = Mesh(np.array(jax.local_devices()[: self.plan.devices]), ("batch",))
         everywhere = PartitionSpec()
-        return jax.shard_map(
-            function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False
-        )
+        return jax.shard_map(function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
 
     def inputs(self, key: jax.Array, batch: int) -> jax.Array:
         """This device's share of `batch` Gaussian inputs, (width, share)."""
@@ -351,9 +349,7 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
             start, stop, lambda step, states: train_step(step, states, streams, temperatures), states
         )
 
-    def evaluate(
-        states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array
-    ) -> jax.Array:
+    def evaluate(states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array) -> jax.Array:
         def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> jax.Array:
             def of_batch(index: jax.Array) -> jax.Array:
                 key = jax.random.fold_in(stream.evaluation, index)

@@ -57,7 +57,7 @@ def _last_axis(axis: int, states: Array) -> int:
 
 
 def step_angles(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
-    """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state. 0 for a layer that does nothing."""
+    """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state."""
     return angle(states[:-1], states[1:], _last_axis(axis, states))
 
 
