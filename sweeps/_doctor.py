@@ -11,7 +11,8 @@ OURS = ("toymodels", "llm", "sweeps", "figures")
 """Import packages of these plain names; another distribution may own one too."""
 
 DEPENDENCIES = (
-    "depthlaw jax jaxlib equinox optax diffrax optimistix orbax-checkpoint numpy scipy matplotlib polars typer rich"
+    "depthlaw jax jaxlib equinox optax diffrax optimistix orbax-checkpoint "
+    "numpy scipy matplotlib polars typer rich"
 ).split()
 
 
@@ -28,7 +29,7 @@ def check_names() -> None:
         if found != root / name:
             where = f"is {found}" if found else "is missing"
             raise NameClash(
-                f"package {name!r} {where}, not depthlaw's: another distribution or folder has the same name; "
+                f"package {name!r} {where}, not depthlaw's: another distribution or folder has its name; "
                 "install depthlaw in an environment of its own and start it outside that folder"
             )
 
@@ -63,9 +64,7 @@ def examine() -> dict[str, Any]:
         "cores": f"{len(available_cores())} of {os.cpu_count()}",
         "devices": ", ".join(f"{device.platform}: {device.device_kind}" for device in jax.devices()),
         "precision": "float32 products are exact to float32" if exact else "float32 products are rounded",
-        "double precision": "on"
-        if jnp.result_type(float) == np.float64
-        else "off (fits use float64 all the same)",
+        "default float": f"{jnp.result_type(float)} (fits use float64 whatever it is)",
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") or "not set",
         "names": "toymodels, llm, sweeps and figures are depthlaw's own",
     }

@@ -102,7 +102,7 @@ def choose(jobs: list[Job], workers: int | None) -> Executor:
 
 
 def accelerated() -> bool:
-    """Whether JAX would use a GPU or TPU, asked without starting it where a CPU was chosen or is all there is."""
+    """Whether JAX would use a GPU or TPU; asked without starting JAX where there can only be a CPU."""
     if os.environ.get("JAX_PLATFORMS", "").strip().lower() == "cpu":
         return False
     import importlib.util

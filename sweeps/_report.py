@@ -1,4 +1,4 @@
-"""From a table to exponents: one fit for each condition, its regime, and the update angle as second witness."""
+"""From a table to exponents: a fit for each condition, its regime, the update angle as second witness."""
 
 import math
 from dataclasses import dataclass

@@ -90,7 +90,7 @@ class Estimate:
 
 
 MATMUL_SHARE = 0.5
-"""Training throughput as a share of the bare matrix products of the same shapes (tests/benchmarks/README.md)."""
+"""Training throughput over that of its bare matrix products (tests/benchmarks/README.md)."""
 
 COMPILE_SECONDS = 10.0
 """For each program of a worker."""

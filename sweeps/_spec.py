@@ -28,7 +28,7 @@ PRESETS = Path(__file__).parent / "presets"
 
 @dataclass(frozen=True)
 class FitSpec:
-    """How `run` fits the table. by: one fit for each combination of these columns. floor: L_0 (None: free)."""
+    """How `run` fits the table: one fit for each combination of the columns `by`; floor: L_0 (None: free)."""
 
     by: tuple[str, ...] = ("teacher",)
     floor: float | None = 0.0
@@ -175,10 +175,9 @@ def _overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`over` laid on `under`, table by table; a table of another `kind` replaces the one below it."""
     laid = copy.deepcopy(under)
     for key, value in over.items():
-        below = laid.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
-        if both and value.get("kind", below.get("kind")) == below.get("kind"):
-            laid[key] = _overlay(below, value)
+        both = isinstance(laid.get(key), dict) and isinstance(value, dict)
+        if both and value.get("kind", laid[key].get("kind")) == laid[key].get("kind"):
+            laid[key] = _overlay(laid[key], value)
         else:
             laid[key] = copy.deepcopy(value)
     return laid

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BEGAN = time.monotonic()
 
 app = typer.Typer(
-    help="What is a layer worth? Train students of different depth, fit the law of depth, say how sure it is.",
+    help="What is a layer worth? Train students of several depths, fit the law of depth, say how sure.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -371,7 +371,7 @@ def _spec_by(folder: Path) -> tuple[str, ...]:
 def _read_table(path: Path) -> "pl.DataFrame":
     import polars as pl
 
-    readers = {".csv": pl.read_csv, ".parquet": pl.read_parquet, ".json": pl.read_json}
+    readers: dict[str, Any] = {".csv": pl.read_csv, ".parquet": pl.read_parquet, ".json": pl.read_json}
     if path.suffix not in readers:
         raise _BadTable(f"{path}: a table is a .csv, .parquet or .json file, or a folder of results")
     if not path.is_file():

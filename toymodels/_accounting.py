@@ -36,7 +36,7 @@ def teacher_forward_flops(config: CohortConfig) -> int:
 
 
 def step_flops(config: CohortConfig) -> int:
-    """FLOPs of one training step of the whole cohort: for each seed the teacher once, every student 3 times."""
+    """FLOPs of a training step of the whole cohort: a seed's teacher once, every student 3 times."""
     students = sum(3 * student_forward_flops(config, depth) for depth in config.depths)
     a_seed = teacher_forward_flops(config) + len(config.temperatures) * students
     return len(config.seeds) * config.batch * a_seed

@@ -115,7 +115,7 @@ class CohortConfig:
         _require(max(self.seeds) < 2**31, "seeds", self.seeds, "must all be below 2^31")
         if self.objective.needs_head and self.vocabulary is None:
             raise ValueError(
-                f"vocabulary is not set: objective {self.objective.kind} compares logits; set vocabulary (128)"
+                f"vocabulary is not set: objective {self.objective.kind} compares logits; set it, to 128 say"
             )
         if not self.objective.needs_head and self.vocabulary is not None:
             raise ValueError(

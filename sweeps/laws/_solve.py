@@ -4,6 +4,10 @@ Symbols: B problems (starts x resamples), P coordinates theta, n rows with weigh
 objective S = sum_i w_i r_i^2. A coordinate is *held* where its bounds coincide or where it sits on a bound
 and the objective falls outwards; the step is taken in the others. Everything is in float64.
 
+Gauss-Newton steps are quick where residuals are small. Where they are large and the optimum is flat, they
+overshoot for ever at the level of rounding, so from iteration `NEWTON_AFTER` on the matrix of the step is the
+Hessian of S / 2, by differences of the exact gradient, wherever that is positive definite.
+
 The first-order condition is judged by the *projected gradient*
 
     max_k |J_k . r| / (|J_k| (|r| + 1e-4 sqrt(n)))    over the coordinates not held,
@@ -23,6 +27,7 @@ from sweeps.laws._problem import Problem
 CONVERGED_BELOW = 1e-8
 STOP_BELOW = 1e-9  # a margin, so that the verdict does not hang on the last rounding
 EXACT_RESIDUAL = 1e-4
+NEWTON_AFTER = 25
 SINGULAR_BELOW = 1e-7  # smallest over largest singular value of J with columns of length 1
 ON_BOUND_WITHIN = 1e-9  # of the distance between the bounds
 CHUNK = 4_000_000  # numbers in one batch of Jacobians: 32 MB
@@ -100,7 +105,7 @@ def _solve(problem: Problem, starts: Array, budget: int, lower: Array, upper: Ar
     objective = (residual**2).sum(1)
     damping = np.full(theta.shape[0], 1e-3)
     live = np.flatnonzero(np.isfinite(objective))
-    for _ in range(budget):
+    for iteration in range(budget):
         jacobian = problem.jacobian(theta[live]) * root[live, :, None]
         gradient = np.einsum("bnp,bn->bp", jacobian, residual[live])
         held = _held(theta[live], gradient, lower[live], upper[live])
@@ -116,7 +121,13 @@ def _solve(problem: Problem, starts: Array, budget: int, lower: Array, upper: Ar
         jacobian = jacobian / length[:, None, :]
         normal = jacobian.transpose(0, 2, 1) @ jacobian
         diagonal = np.arange(theta.shape[1])
-        normal[:, diagonal, diagonal] += np.where(np.isinf(length), 1.0, damping[live][:, None])
+        added = np.where(np.isinf(length), 1.0, damping[live][:, None])
+        normal[:, diagonal, diagonal] += added
+        if iteration >= NEWTON_AFTER:
+            hessian = _hessian(problem, theta[live], lower[live], upper[live], root[live], length)
+            hessian[:, diagonal, diagonal] += added
+            convex = np.linalg.eigvalsh(hessian)[:, 0] > SINGULAR_BELOW**2
+            normal = np.where(convex[:, None, None], hessian, normal)
         move = -np.linalg.solve(normal, (gradient / length)[..., None])[..., 0] / length
         trial = np.clip(theta[live] + move, lower[live], upper[live])
         trial_residual = problem.residuals(trial) * root[live]
@@ -130,6 +141,28 @@ def _solve(problem: Problem, starts: Array, budget: int, lower: Array, upper: Ar
         objective[chosen] = trial_objective[better]
         damping[live] = np.where(better, np.maximum(damping[live] / 10, 1e-12), damping[live] * 4)
     return _verdict(problem, theta, objective, residual, lower, upper, root)
+
+
+def _hessian(problem: Problem, theta: Array, lower: Array, upper: Array, root: Array, length: Array) -> Array:
+    """Second derivatives (B, P, P) of S / 2 by theta * length; 0 where a length is infinite.
+
+    Differences of the exact gradient over a change of `EXACT_RESIDUAL` in log loss, within the bounds.
+    """
+    out = np.zeros((*theta.shape, theta.shape[1]))
+    size = EXACT_RESIDUAL * np.sqrt((root**2).sum(1))
+    for k in range(theta.shape[1]):
+        ends, slopes = [], []
+        for side in (1, -1):
+            at = theta.copy()
+            at[:, k] = np.clip(theta[:, k] + side * size / length[:, k], lower[:, k], upper[:, k])
+            jacobian = problem.jacobian(at) * root[..., None]
+            slopes.append(np.einsum("bnp,bn->bp", jacobian, problem.residuals(at) * root))
+            ends.append(at[:, k])
+        width = (ends[0] - ends[1]) * length[:, k]
+        moved = np.isfinite(width) & (width > 0)
+        out[moved, k] = ((slopes[0] - slopes[1]) / length)[moved] / width[moved, None]
+    out = np.where(np.isfinite(out).all((1, 2), keepdims=True), out, 0.0)
+    return (out + out.transpose(0, 2, 1)) / 2
 
 
 def _verdict(
