@@ -9,12 +9,14 @@ import difflib
 import hashlib
 import inspect
 import json
-import math
+import sys
 import types
 import typing
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+LARGEST = sys.float_info.max
 
 
 class ConfigError(ValueError):
@@ -77,11 +79,12 @@ def _decode_optional(annotation: Any, value: Any, where: str) -> Any:
 
 
 def _decode_scalar(annotation: Any, value: Any, where: str) -> Any:
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
+    # Larger whole numbers fit neither a column of the table nor, from 2^1024 on, a float.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
     if annotation is float and is_number:
         return float(value)
-    if annotation is int and is_number and value == int(value):
+    if annotation is int and is_number and abs(value) < 2**63 and value == int(value):
         return int(value)
     if annotation in (str, bool) and isinstance(value, annotation):
         return value
@@ -97,14 +100,17 @@ def _decode_dataclass(cls: type, value: Any, where: str) -> Any:
         if "kind" not in entries:
             raise ConfigError(f"{_named(where)} has no kind: it must be one of {', '.join(sorted(kinds))}")
         kind = entries.pop("kind")
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise ConfigError(f"{_below(where, 'kind')} is {kind!r}: {nearest(str(kind), kinds)}")
         cls = kinds[kind]
     known = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
+    fields = {field.name: field for field in dataclasses.fields(cls)}
     for key in entries:
-        if key not in names:
-            raise ConfigError(f"{_below(where, key)} is not a known key: {nearest(key, names)}")
+        if key not in fields:
+            raise ConfigError(f"{_below(where, key)} is not a known key: {nearest(key, fields)}")
+    for key, field in fields.items():
+        if key not in entries and field.default is field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{_below(where, key)} is missing")
     decoded = {key: _decode(known[key], entry, _below(where, key)) for key, entry in entries.items()}
     try:
         return cls(**decoded)

@@ -2,18 +2,25 @@
 
 On a CPU the small matrices of a toy cohort hardly use a second core, so several jobs run one to a core, each
 process pinned and with one XLA thread (`Processes`). A lone job, or an accelerator, runs in this process
-(`InProcess`). Figures: tests/benchmarks/README.md.
+(`InProcess`), on a CPU with one XLA thread as well: the number of threads changes last bits, and a record
+must not depend on where it was made. Figures: tests/benchmarks/README.md.
 """
 
 import abc
+import collections
 import concurrent.futures
+import concurrent.futures.process
+import contextlib
+import itertools
 import multiprocessing
 import os
 import queue
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,14 +53,15 @@ class Executor(abc.ABC):
     """Runs jobs."""
 
     @abc.abstractmethod
-    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
-        """An outcome for each job, in the order in which they end."""
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Generator[Outcome]:
+        """An outcome for each job, in the order in which they end. Closing it ends what is running."""
 
 
 class InProcess(Executor):
     """One after another in this process; on an accelerator, jobs that differ in seed alone side by side."""
 
-    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Generator[Outcome]:
+        _one_thread()
         import jax
 
         together = jax.default_backend() != "cpu"
@@ -62,35 +70,90 @@ class InProcess(Executor):
 
 
 class Processes(Executor):
-    """Jobs in `workers` fresh processes, each pinned to a core of its own with one XLA thread."""
+    """Jobs in `workers` fresh processes, each pinned to a core of its own with one XLA thread.
+
+    A process that dies takes the job it was running with it and no other; a new one takes its place.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
-    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Iterator[Outcome]:
-        context = multiprocessing.get_context("spawn")
-        ticks = context.Queue()
-        cores = context.Queue()
-        for core in available_cores()[: self.workers]:
-            cores.put(core)
-        pool = concurrent.futures.ProcessPoolExecutor(
-            self.workers, mp_context=context, initializer=_start_worker, initargs=(cores, ticks)
-        )
+    def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Generator[Outcome]:
+        ticks = multiprocessing.get_context("spawn").Queue()
+        cores = itertools.cycle(available_cores())
+        workers = [_Worker(core, ticks) for core in itertools.islice(cores, self.workers)]
+        idle = list(workers)
+        running: dict[concurrent.futures.Future[Outcome], tuple[Job, _Worker]] = {}
+        waiting = collections.deque(jobs)
         try:
-            waiting = {pool.submit(_run_one, job): job for job in jobs}
-            while waiting:
+            while waiting or running:
+                while waiting and idle:
+                    worker, job = idle.pop(0), waiting.popleft()
+                    running[worker.submit(job)] = (job, worker)
                 ended, _ = concurrent.futures.wait(
-                    waiting, timeout=0.2, return_when=concurrent.futures.FIRST_COMPLETED
+                    running, timeout=0.2, return_when=concurrent.futures.FIRST_COMPLETED
                 )
                 with_ticks(ticks, on_tick)
                 for future in ended:
-                    job = waiting.pop(future)
-                    try:
-                        yield future.result()
-                    except concurrent.futures.process.BrokenProcessPool:
-                        yield Outcome(job, [], {}, {}, "its worker process died (out of memory, or killed)")
+                    job, worker = running.pop(future)
+                    idle.append(worker)
+                    yield worker.outcome(job, future)
         finally:
-            _stop(pool)
+            for worker in workers:
+                worker.stop()
+
+
+class _Worker:
+    """A process pinned to `core`, started with its first job and again after it has died."""
+
+    def __init__(self, core: int, ticks: Any) -> None:
+        self.start = (core, ticks)
+        self.pool: concurrent.futures.ProcessPoolExecutor | None = None
+
+    def submit(self, job: Job) -> "concurrent.futures.Future[Outcome]":
+        # Ctrl-C reaches every process of a terminal: only this one is to act on it, and end the others.
+        with _signal_held(signal.SIGINT):
+            try:
+                if self.pool is not None:
+                    return self.pool.submit(_run_one, job)
+            except concurrent.futures.process.BrokenProcessPool:  # it died without a job
+                self.stop()
+            self.pool = concurrent.futures.ProcessPoolExecutor(
+                1,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=self.start,
+            )
+            return self.pool.submit(_run_one, job)
+
+    def outcome(self, job: Job, future: "concurrent.futures.Future[Outcome]") -> Outcome:
+        """The outcome of a job that has ended, or that its process died."""
+        try:
+            return future.result()
+        except concurrent.futures.process.BrokenProcessPool:
+            self.stop()
+            return Outcome(job, [], {}, {}, "its worker process died (out of memory, or killed)")
+
+    def stop(self) -> None:
+        """End the process at once, whatever it is doing."""
+        if self.pool is None:
+            return
+        processes = list((self.pool._processes or {}).values())
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.pool = None
+        for process in processes:
+            process.terminate()
+            process.join(timeout=5)
+
+
+@contextlib.contextmanager
+def _signal_held(number: signal.Signals) -> Iterator[None]:
+    """The signal waits meanwhile; a process started meanwhile never sees it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def choose(jobs: list[Job], workers: int | None) -> Executor:
@@ -179,29 +242,29 @@ def peak_memory() -> int:
 _ticks: Any = None
 
 
-def _start_worker(cores: Any, ticks: Any) -> None:
-    """Before JAX is imported: one core, one thread."""
+def _start_worker(core: int, ticks: Any) -> None:
+    """Before JAX is imported: one core, one thread, and no life after the parent's."""
     global _ticks
     _ticks = ticks
-    try:
-        core = cores.get(timeout=10)
-    except queue.Empty:  # a worker that replaces a dead one stays unpinned
-        core = None
-    if core is not None and hasattr(os, "sched_setaffinity"):
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
+    _one_thread()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _one_thread() -> None:
+    """Run XLA's CPU programs on one thread, unless the user has said otherwise; before JAX is imported."""
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    if "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run_one(job: Job) -> Outcome:
     return run_group([job], _ticks.put)[0]
-
-
-def _stop(pool: concurrent.futures.ProcessPoolExecutor) -> None:
-    """End the pool at once, whatever its processes are doing."""
-    processes = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(timeout=5)

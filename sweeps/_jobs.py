@@ -46,9 +46,11 @@ COLUMNS: dict[str, Column] = {
     "flops": Column(float, "FLOPs", "the student's own training FLOPs, teacher and evaluation left out"),
     "step": Column(int, "steps", "training steps done when the loss was taken"),
     "loss": Column(float, "nats for kl, squared state for mse", "held-out loss; null once diverged"),
-    "status": Column(str, None, "done or diverged"),
-    "update_angle": Column(float, "radians", "mean angle between neighbouring updates of the student"),
-    "step_angle": Column(float, "radians", "mean angle between neighbouring states of the student"),
+    "status": Column(str, None, "done, or diverged: stopped in training, or a held-out loss not finite"),
+    "update_angle": Column(
+        float, "radians", "mean angle between neighbouring updates of the student; null where not finite"
+    ),
+    "step_angle": Column(float, "radians", "the same between its neighbouring states"),
     "teacher_update_angle": Column(float, "radians", "the same of its teacher"),
     "teacher_step_angle": Column(float, "radians", "the same of its teacher"),
 }
@@ -64,7 +66,7 @@ class Job:
     @property
     def id(self) -> str:
         """Short hash of the config and the schema's version."""
-        return digest({"schema": SCHEMA_VERSION, "config": encode(self.config)})
+        return job_id(self.config)
 
     @property
     def label(self) -> str:
@@ -72,9 +74,15 @@ class Job:
         return f"{self.config.teacher.kind}, seed {self.config.seeds[0]}"
 
 
+def job_id(config: Any) -> str:
+    """The id of the job with this config, encoded or not."""
+    return digest({"schema": SCHEMA_VERSION, "config": encode(config)})
+
+
 def expand(cohorts: "tuple[CohortConfig, ...]") -> list[Job]:
-    """One job for each cohort and seed."""
-    return [Job(dataclasses.replace(config, seeds=(seed,))) for config in cohorts for seed in config.seeds]
+    """One job for each cohort and seed; the same one twice is one."""
+    jobs = (Job(dataclasses.replace(config, seeds=(seed,))) for config in cohorts for seed in config.seeds)
+    return list(dict.fromkeys(jobs))
 
 
 def merge(jobs: list[Job]) -> list[list[Job]]:
@@ -104,6 +112,7 @@ def rows(job: Job, result: "CohortResult") -> list[dict[str, Any]]:
     has_temperature = config.objective.needs_head
     found = []
     for student in _students_of(result, seed):
+        loss = None if student.diverged else _finite(student.losses[-1])
         row = {
             "job": job.id,
             "teacher": config.teacher.kind,
@@ -127,12 +136,12 @@ def rows(job: Job, result: "CohortResult") -> list[dict[str, Any]]:
             * config.batch
             * student.trained_steps,
             "step": student.trained_steps,
-            "loss": None if student.diverged else _finite(student.losses[-1]),
-            "status": "diverged" if student.diverged else "done",
-            "update_angle": student.geometry.update_angle,
-            "step_angle": float(np.mean(student.geometry.step_angles)),
-            "teacher_update_angle": teacher.geometry.update_angle,
-            "teacher_step_angle": float(np.mean(teacher.geometry.step_angles)),
+            "loss": loss,
+            "status": "diverged" if loss is None else "done",
+            "update_angle": _finite(student.geometry.update_angle),
+            "step_angle": _finite(np.mean(student.geometry.step_angles)),
+            "teacher_update_angle": _finite(teacher.geometry.update_angle),
+            "teacher_step_angle": _finite(np.mean(teacher.geometry.step_angles)),
         }
         assert tuple(row) == tuple(COLUMNS)
         found.append(row)
@@ -164,5 +173,5 @@ def _students_of(result: "CohortResult", seed: int) -> list[Any]:
     return [student for student in result.students if student.seed == seed]
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _finite(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,9 +1,11 @@
 """From a table to exponents: a fit for each condition, its regime, the update angle as second witness."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sweeps._config import ConfigError
 from sweeps.laws import DepthLaw, Fit, Regime, Status, fit, regime
 
 if TYPE_CHECKING:
@@ -37,33 +39,50 @@ class Answer:
 def answers(
     table: "pl.DataFrame", by: tuple[str, ...], floor: float | None, group: str | None = "seed"
 ) -> list[Answer]:
-    """A fit of the depth law to each combination of the columns `by`.
+    """A fit of the depth law to each combination of the columns `by`; none for a table without rows.
 
-    Rows with status `diverged` are left out, counted and said. Raises ValueError for a missing column.
+    Rows with status `diverged` are left out, counted and said.
+    Raises ConfigError for a missing column (`group` may be missing where it is "seed").
     """
     import polars as pl
 
-    for column in by:
+    law = DepthLaw(floor=floor)
+    groups = () if group in (None, "seed") else (group,)
+    for column in (*by, *groups, *law.columns, "loss"):
         if column not in table.columns:
-            raise ValueError(f"column {column!r} is not in the table: it has {', '.join(table.columns)}")
+            raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(table.columns)}")
+    if table.is_empty():
+        return []
+    by = tuple(dict.fromkeys(by))
+    place = "_" * (1 + max(len(name) for name in table.columns))  # longer than every name that is taken
+    numbered = table.with_row_index(place)
+    parts = numbered.partition_by(list(by), as_dict=True, maintain_order=True) if by else {(): numbered}
     found = []
-    parts = table.partition_by(list(by), as_dict=True, maintain_order=True) if by else {(): table}
     for values, part in parts.items():
-        kept = part.filter(pl.col("status") == "done") if "status" in part.columns else part
+        kept = part
+        if "status" in part.columns:
+            kept = part.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
         condition = dict(zip(by, values, strict=True))
-        found.append(_answer(condition, kept, len(part) - len(kept), floor, group))
+        left_out = len(part) - len(kept)
+        found.append(_answer(condition, law, kept.drop(place), kept[place].to_list(), left_out, group))
     return found
 
 
 def _answer(
-    condition: dict[str, Any], rows: "pl.DataFrame", left_out: int, floor: float | None, group: str | None
+    condition: dict[str, Any],
+    law: DepthLaw,
+    rows: "pl.DataFrame",
+    places: list[int],
+    left_out: int,
+    group: str | None,
 ) -> Answer:
     problem = None
     found = None
     try:
-        found = fit(DepthLaw(floor=floor), rows, group=group)
+        found = fit(law, rows, group=group)
     except ValueError as error:
-        problem = str(error)
+        # The fitter counts the rows that it was given; a reader counts those of the table.
+        problem = re.sub(r"\brow (\d+)", lambda match: f"row {places[int(match[1])]}", str(error))
     interval = found.intervals["alpha"] if found else (math.nan, math.nan)
     if found and found.status not in (Status.CONVERGED, Status.AT_BOUND):
         interval = (math.nan, math.nan)
@@ -80,30 +99,37 @@ def _answer(
 
 
 def _mean(rows: "pl.DataFrame", column: str) -> float | None:
-    if column not in rows.columns:
+    if column not in rows.columns or not rows[column].dtype.is_numeric():
         return None
     value = rows[column].mean()
     return None if value is None else float(value)  # type: ignore[arg-type]  # numeric by the schema
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON values; an infinite or missing end of the interval is null."""
+    """An answer as JSON values; an infinite or missing number is null."""
     found = answer.fit
     interval = found.intervals["alpha"] if found else (math.nan, math.nan)
     return {
-        **answer.condition,
-        "alpha": found.estimates["alpha"] if found else None,
-        "interval": [end if math.isfinite(end) else None for end in interval],
+        **{key: _plain(value) for key, value in answer.condition.items()},
+        "alpha": _plain(found.estimates["alpha"]) if found else None,
+        "interval": [_plain(end) for end in interval],
         "confidence": found.confidence if found else None,
         "interval_method": found.interval_method if found else None,
         "status": str(found.status) if found else None,
-        "update_angle": answer.teacher_update_angle,
-        "student_update_angle": answer.update_angle,
+        "update_angle": _plain(answer.teacher_update_angle),
+        "student_update_angle": _plain(answer.update_angle),
         "regime": str(answer.regime),
         "rows": answer.rows,
         "diverged_rows_left_out": answer.left_out,
         "notes": list(found.notes) if found else [answer.problem],
     }
+
+
+def _plain(value: Any) -> Any:
+    """A value of somebody's table as JSON can hold it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def exponents_table(found: list[Answer]) -> "Table":

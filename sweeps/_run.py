@@ -1,5 +1,7 @@
 """Run a sweep: claim the folder, train the jobs that have no record, write each record as its job ends."""
 
+import contextlib
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -58,16 +60,18 @@ def run_sweep(
     if not missing:
         return summary
     executor = executor or _executors.choose(missing, workers)
-    for outcome in executor.run(missing, watcher.tick):
-        if outcome.error is None:
-            store.write(outcome.job, outcome.rows, outcome.curves, outcome.provenance)
-            process = outcome.provenance["process"]
-            peak = outcome.provenance["peak_memory_bytes"]
-            summary.peaks[process] = max(peak, summary.peaks.get(process, 0))
-        else:
-            summary.failures[outcome.job.id] = f"{outcome.job.label}: {outcome.error}"
-            summary.traces[outcome.job.id] = outcome.trace
-        watcher.end(outcome)
+    # Closed whatever happens here, a full disk or Ctrl-C, so that no job runs on without us.
+    with contextlib.closing(executor.run(missing, watcher.tick)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is None:
+                store.write(outcome.job, outcome.rows, outcome.curves, outcome.provenance)
+                process = outcome.provenance["process"]
+                peak = outcome.provenance["peak_memory_bytes"]
+                summary.peaks[process] = max(peak, summary.peaks.get(process, 0))
+            else:
+                summary.failures[outcome.job.id] = f"{outcome.job.label}: {outcome.error}"
+                summary.traces[outcome.job.id] = outcome.trace
+            watcher.end(outcome)
     return summary
 
 
@@ -124,13 +128,11 @@ def estimate(spec: Spec, workers: int | None = None) -> Estimate:
 
 def _program(config: "CohortConfig") -> Any:
     """What a compilation depends on."""
-    import dataclasses
-
     return dataclasses.replace(config, seeds=(0,))
 
 
 def _matmul_rate(rows: int, inner: int, columns: int) -> float:
-    """FLOPs a second of one core on (rows × inner) · (inner × columns) in float32."""
+    """FLOPs a second on (rows × inner) · (inner × columns) in float32, of one core if BLAS has one thread."""
     import time
 
     import numpy as np
@@ -143,4 +145,4 @@ def _matmul_rate(rows: int, inner: int, columns: int) -> float:
             np.matmul(a, b, out=out)
         products += 20
     used = time.perf_counter() - start
-    return 2 * rows * inner * columns * products / used / len(_executors.available_cores())
+    return 2 * rows * inner * columns * products / used

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps._config import ConfigError, decode, nearest
+from sweeps._config import ConfigError, canonical, decode, nearest
+from sweeps._jobs import COLUMNS
 
 if TYPE_CHECKING:
     from toymodels import CohortConfig
@@ -31,7 +32,14 @@ class FitSpec:
     """How `run` fits the table: one fit for each combination of the columns `by`; floor: L_0 (None: free)."""
 
     by: tuple[str, ...] = ("teacher",)
-    floor: float | None = 0.0
+    floor: float | None = None
+
+    def __post_init__(self) -> None:
+        for column in self.by:
+            if column not in COLUMNS:
+                raise ValueError(f"by names {column!r}, which is not a column: {nearest(column, COLUMNS)}")
+        if self.floor is not None and self.floor < 0:
+            raise ValueError(f"floor is {self.floor}: it must be at least 0; leave it out to fit it")
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ def load_spec(name: str, settings: tuple[str, ...] = ()) -> Spec:
         source = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist: name a TOML file or a preset") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, not TOML, or a number of too many digits
         raise ConfigError(f"{path} cannot be read as TOML: {error}") from None
     for setting in settings:
         _apply_setting(source, setting)
@@ -88,8 +96,11 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
         if key not in known:
             raise ConfigError(f"{where}: sweep.{key} is not a known key: {nearest(key, known)}")
     name = sweep.get("name")
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{where}: sweep.name is {name!r}: it must be a text")
+    if not isinstance(name, str) or not name or set(name) & set("/\\\0"):
+        raise ConfigError(f"{where}: sweep.name is {name!r}: it must be a text that can name a folder")
+    description = sweep.get("description", "")
+    if not isinstance(description, str):
+        raise ConfigError(f"{where}: sweep.description is {description!r}: it must be a text")
     if sweep.get("kind", "toy") != "toy":
         raise ConfigError(f"{where}: sweep.kind is {sweep['kind']!r}: known: toy")
 
@@ -97,8 +108,14 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
         decode(CohortConfig, table, f"{where} ({label})" if label else where)
         for label, table in _combinations(source, where)
     )
+    if not cohorts:
+        raise ConfigError(f"{where}: case is empty: write [[case]] once for each, or leave it out")
     fit = decode(FitSpec, _table(source, "fit", where), f"{where}: fit")
-    return Spec(name, str(sweep.get("description", "")), tuple(cohorts), fit, source)
+    try:
+        canonical(source)
+    except (TypeError, ValueError) as error:  # a date or an infinity that a setting has replaced
+        raise ConfigError(f"{where} cannot be recorded as JSON: {error}") from None
+    return Spec(name, description, tuple(cohorts), fit, source)
 
 
 def _table(source: dict[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -158,7 +175,7 @@ def _expand_lists(value: Any, where: str) -> Any:
             low, high = math.log(first), math.log(last)
             if count != int(count) or count < 2:
                 raise ValueError
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ConfigError(
                 f"{where}: logspace is {value['logspace']!r}: it must be [first, last, count], "
                 "first and last positive, count at least 2"
@@ -201,6 +218,7 @@ def _apply_setting(source: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {setting!r}: it must be key=value, such as steps=1000 or teacher.depth=32")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # not TOML: a text without its quotes
         value = text.strip()
+    _table(source, "set", "the spec")
     source.setdefault("set", {})[key] = value

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps._config import ConfigError, canonical, encode
-from sweeps._jobs import COLUMNS, SCHEMA_VERSION, Job
+from sweeps._jobs import COLUMNS, SCHEMA_VERSION, Job, job_id
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,21 +32,22 @@ def write_atomic(path: Path, data: bytes) -> None:
 
     Raises StoreError when the file system refuses (no space, no permission); nothing is left behind.
     """
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        if temporary is not None:
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:  # Ctrl-C too
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+            raise
+        _sync_directory(path.parent)
+    except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
@@ -86,17 +88,20 @@ class Store:
             if canonical(self.spec()) == canonical(source):
                 return
             raise ConfigError(f"{self.out} holds results of another spec: choose another --out or remove it")
-        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+        if self.out.exists() and (not self.out.is_dir() or any(_visible(self.out))):
             raise ConfigError(f"{self.out} exists and is not a folder of results: choose another --out")
         write_json(path, source)
 
     def spec(self) -> dict[str, Any]:
-        """The spec's plain values. Raises StoreError when there is none or it cannot be read."""
+        """The spec's plain values.
+
+        Raises ConfigError where there is none, StoreError where it cannot be read.
+        """
         path = self.out / "spec.json"
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise StoreError(f"{self.out} is not a folder of results: it has no spec.json") from None
+            value = _parse(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise ConfigError(f"{self.out} is not a folder of results: it has no spec.json") from None
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
         if not isinstance(value, dict):
@@ -121,12 +126,13 @@ class Store:
         write_json(self._folder(job.id) / "record.json", record)
 
     def is_done(self, job: Job) -> bool:
-        """Whether this job's record is there, whole and its own."""
+        """Whether this job's record is there, whole and its own, and its curves beside it."""
         try:
             record = self._read(self._folder(job.id) / "record.json")
         except (StoreError, FileNotFoundError):
             return False
-        return canonical(record["config"]) == canonical(job.config)
+        students = len(job.config.depths) * len(job.config.temperatures)
+        return len(record["rows"]) == students and (self._folder(job.id) / "curves.npz").is_file()
 
     def records(self, skipped: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """Every valid record, by job id. Sentences about those that are not are added to `skipped`."""
@@ -153,7 +159,7 @@ class Store:
         try:
             with np.load(path) as arrays:
                 return dict(arrays)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
 
     def _folder(self, job_id: str) -> Path:
@@ -162,7 +168,7 @@ class Store:
     @staticmethod
     def _read(path: Path) -> dict[str, Any]:
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = _parse(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:
@@ -171,7 +177,33 @@ class Store:
         for key, value in wanted.items():
             if not isinstance(record, dict) or record.get(key) != value:
                 raise StoreError(f"{path} is not this job's record: its {key} is not {value!r}")
+        if job_id(record.get("config")) != record["job"]:
+            raise StoreError(f"{path} is not this job's record: its config is another's")
         rows = record.get("rows")
-        if not isinstance(rows, list) or any(set(row) != set(COLUMNS) for row in rows):
+        if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
             raise StoreError(f"{path} has rows with other columns than this version writes")
         return record
+
+
+def _parse(text: str) -> Any:
+    """JSON without the NaN and infinity that Python's parser would let through."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """What a person would say is in the folder: not what a stopped `write_atomic` or a desktop left there."""
+    return (path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, dict) or set(row) != set(COLUMNS):
+        return False
+    return all(_holds(column.type, row[name]) for name, column in COLUMNS.items())
+
+
+def _holds(kind: type, value: Any) -> bool:
+    return value is None or type(value) is kind or (kind is float and type(value) is int)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from sweeps._report import Answer
     from sweeps._run import RunSummary
+    from sweeps._spec import FitSpec
 
 BEGAN = time.monotonic()
 
 app = typer.Typer(
     help="What is a layer worth? Train students of several depths, fit the law of depth, say how sure.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -63,10 +63,11 @@ def quickstart(
     """Both depth exponents, with intervals, regime and figure: three minutes on two cores."""
     summary, found = _run_and_fit("quickstart", settings, out, workers)
     _write_summary(summary, found, out)
-    from figures.inverse_depth_toy import draw
+    if all(answer.fit for answer in found) and not summary.failures:
+        from figures.inverse_depth_toy import draw
 
-    for path in draw(out, out):
-        _say(f"wrote {path}")
+        for path in draw(out, out):
+            _say(f"wrote {path}")
     _finish(summary, found)
 
 
@@ -104,7 +105,9 @@ def presets() -> None:
 @app.command()
 def table(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")],
-    format: Annotated[Format, typer.Option(help="How to write it.")] = Format.CSV,
+    format: Annotated[
+        Format | None, typer.Option(help="How to write it (default: as --out is named, else csv).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File (default: standard output).")] = None,
 ) -> None:
     """The rows of a sweep: one a student. Columns and units: README.md."""
@@ -112,6 +115,9 @@ def table(
 
     from sweeps._store import write_atomic
 
+    if format is None:
+        suffix = out.suffix.lower().removeprefix(".") if out else ""
+        format = Format(suffix) if suffix in tuple(Format) else Format.CSV
     rows = _table_of(folder)
     buffer = io.BytesIO()
     if format is Format.CSV:
@@ -141,24 +147,24 @@ def fit(
     group: Annotated[
         str, typer.Option(help="Column of the replicates; 'none' for independent rows.")
     ] = "seed",
-    floor: Annotated[str, typer.Option(help="Irreducible loss L_0: a number, or 'free' to fit it.")] = "0",
+    floor: Annotated[
+        str | None,
+        typer.Option(
+            help="Irreducible loss L_0: a number, or 'free' to fit it (default: as the folder's spec, or 0)."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
 ) -> None:
     """Fit loss = c * depth^-alpha + L_0 to a table, ours or your own (columns depth, loss)."""
     from sweeps._report import answers
+    from sweeps._spec import FitSpec
 
-    rows = _table_of(source) if source.is_dir() else _read_table(source)
-    if by is None:
-        by = list(_spec_by(source)) if source.is_dir() else []
-    try:
-        level = None if floor == "free" else float(floor)
-    except ValueError:
-        raise typer.BadParameter(f"{floor!r} is neither a number nor 'free'", param_hint="--floor") from None
-    found = answers(rows, tuple(by), level, None if group == "none" else group)
-    if as_json:
-        _print_json(found)
-    else:
-        _show(found)
+    rows, asked, missing = _results(source) if source.is_dir() else (_read_table(source), FitSpec((), 0.0), 0)
+    level = asked.floor if floor is None else _floor(floor)
+    found = answers(rows, asked.by if by is None else tuple(by), level, None if group == "none" else group)
+    _show(found, as_json)
+    if missing:
+        _fail(f"{missing} job(s) of {source} have no record yet: the same `depthlaw run` continues", 1)
     _exit_unless_trusted(found)
 
 
@@ -177,26 +183,36 @@ def doctor() -> None:
 
 def main() -> NoReturn:
     """Entry point: turns what goes wrong into one sentence and an exit status."""
+    sys.stdout, sys.stderr = (
+        stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)
+    )  # None where the caller has closed it
     for stream in (sys.stdout, sys.stderr):
         # Characters that the locale cannot write are replaced, not fatal.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # TextIO in practice
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
+    # Matrices here are small: a second BLAS thread gains nothing, and on a busy machine costs a hundredfold.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    arguments = sys.argv[1:]
     try:
-        app()
+        status = app(arguments or ["--help"], prog_name="depthlaw", standalone_mode=False)
+        sys.stdout.flush()
+    except _UsageError as error:
+        where = error.ctx.command_path if error.ctx else "depthlaw"
+        _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except _Stopped as stopped:
         name = signal.Signals(stopped.number).name
         _fail(
             f"stopped by {name}; jobs that had ended are recorded, the same command continues",
             128 + stopped.number,
         )
-    except BrokenPipeError:
-        # The reader has gone: nothing more can be said, not even by the interpreter's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except Exception as error:
         _report(error)
-    sys.exit(0)
+    sys.exit(status if arguments else 2)
+
+
+# Of the click that typer brings along, under a name that depends on typer's version.
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 class _Stopped(BaseException):
@@ -220,6 +236,14 @@ def _report(error: Exception) -> NoReturn:
         _fail(str(error), 2)
     if isinstance(error, NameClash | StoreError):
         _fail(str(error), 1)
+    if isinstance(error, OSError):
+        # Nothing more can be written where this was standard output, not even by the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader has gone, and knows
+            sys.exit(1)
+        _fail(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}", 1)
+    if isinstance(error, RuntimeError) and "initialize backend" in str(error):
+        _fail(f"JAX finds no device: {' '.join(str(error).split())}", 1)
     raise error
 
 
@@ -270,21 +294,17 @@ def _run_and_fit(
     return summary, found
 
 
-def _show(found: "list[Answer]") -> None:
-    from sweeps._report import exponents_table, sentences
+def _show(found: "list[Answer]", in_json: bool = False) -> None:
+    import json
 
-    if found:
+    from sweeps._report import as_json, exponents_table, sentences
+
+    if in_json:
+        print(json.dumps([as_json(answer) for answer in found], indent=1, allow_nan=False))
+    elif found:
         _console().print(exponents_table(found))
     for sentence in sentences(found):
         _say(sentence)
-
-
-def _print_json(found: "list[Answer]") -> None:
-    import json
-
-    from sweeps._report import as_json
-
-    print(json.dumps([as_json(answer) for answer in found], indent=1, allow_nan=False))
 
 
 def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> None:
@@ -323,8 +343,10 @@ def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
 
 
 def _exit_unless_trusted(found: "list[Answer]") -> None:
+    if not found:
+        _fail("there are no rows, so there is no fit", 1)
     bad = sum(not answer.trusted for answer in found)
-    if bad or not found:
+    if bad:
         _fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
 
 
@@ -361,22 +383,43 @@ def _table_of(folder: Path) -> "pl.DataFrame":
     return rows
 
 
-def _spec_by(folder: Path) -> tuple[str, ...]:
+def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
+    """The rows of a sweep, how it is to be fitted, and the number of its jobs that have no record."""
+    from sweeps._jobs import expand
     from sweeps._spec import parse_spec
     from sweeps._store import Store
 
-    return parse_spec(Store(folder).spec(), str(folder / "spec.json")).fit.by
+    store = Store(folder)
+    spec = parse_spec(store.spec(), str(folder / "spec.json"))
+    missing = sum(not store.is_done(job) for job in expand(spec.cohorts))
+    return _table_of(folder), spec.fit, missing
+
+
+def _floor(text: str) -> float | None:
+    try:
+        level = None if text == "free" else float(text)
+    except ValueError:
+        level = -1.0
+    if level is not None and not 0 <= level < float("inf"):
+        raise typer.BadParameter(f"{text!r} is neither a number from 0 up nor 'free'", param_hint="--floor")
+    return level
 
 
 def _read_table(path: Path) -> "pl.DataFrame":
     import polars as pl
 
-    readers: dict[str, Any] = {".csv": pl.read_csv, ".parquet": pl.read_parquet, ".json": pl.read_json}
-    if path.suffix not in readers:
+    readers: dict[str, Any] = {
+        # A column may begin with whole numbers: its type is read off all rows.
+        ".csv": lambda file: pl.read_csv(file, infer_schema_length=None),
+        ".parquet": pl.read_parquet,
+        ".json": lambda file: pl.read_json(file, infer_schema_length=None),
+    }
+    suffix = path.suffix.lower()
+    if suffix not in readers:
         raise _BadTable(f"{path}: a table is a .csv, .parquet or .json file, or a folder of results")
     if not path.is_file():
         raise _BadTable(f"{path} does not exist")
     try:
-        return readers[path.suffix](path)
+        return readers[suffix](path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _BadTable(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

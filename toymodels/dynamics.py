@@ -1,7 +1,7 @@
 """Geometry of a trajectory of hidden states, whoever made it (arXiv:2602.05970, section 3).
 
 A trajectory is an array `states` whose first axis is depth, h_0 … h_ℓ, with the features along `axis` (the
-last unless told otherwise; the toy networks put them at `axis=1`). Every other axis is kept: tokens, batch.
+last unless told otherwise; the toy networks put them at `axis=1`), of JAX or numpy. Every other axis is kept: tokens, batch.
 Δh_l = h_{l+1} − h_l is the update of layer l. Angles are in radians.
 
 At the edges: equal non-zero vectors are at angle 0 and opposite ones at π, exactly; a zero vector is
@@ -11,23 +11,28 @@ everywhere; where an angle or a norm has none (at 0 and π, at a zero vector) th
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 
-def angle(u: Float[Array, "..."], v: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def angle(u: Float[ArrayLike, "..."], v: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Angle between u and v along `axis`, in [0, π]: 2·atan2(‖û − v̂‖, ‖û + v̂‖) with unit vectors û, v̂.
 
     Unlike arccos of the cosine this loses no digits near 0 and π (W. Kahan, *How futile are mindless
     assessments of roundoff*, 2006, §12). Unchanged by rotations and by positive scale.
     """
+    u, v = jnp.asarray(u), jnp.asarray(v)
     unit_u, is_zero_u = _unit(u, axis)
     unit_v, is_zero_v = _unit(v, axis)
-    full = 2 * jnp.atan2(norm(unit_u - unit_v, axis), norm(unit_u + unit_v, axis))
-    return jnp.where(is_zero_u | is_zero_v, jnp.pi / 2, full)
+    theta = 2 * jnp.atan2(norm(unit_u - unit_v, axis), norm(unit_u + unit_v, axis))
+    # A compiled û − v̂ may round û and v̂ differently (fused multiply-add), so the edges are set by hand.
+    theta = jnp.where(jnp.all(u == v, axis=axis), 0.0, theta)
+    theta = jnp.where(jnp.all(u == -v, axis=axis), jnp.pi, theta)
+    return jnp.where(is_zero_u | is_zero_v, jnp.pi / 2, theta)
 
 
-def norm(u: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def norm(u: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Euclidean norm along `axis`, with gradient 0 (not NaN) at the zero vector."""
+    u = jnp.asarray(u)
     largest = _largest(u, axis)
     square = jnp.sum((u / largest) ** 2, axis=axis)
     is_zero = square == 0
@@ -56,13 +61,14 @@ def _last_axis(axis: int, states: Array) -> int:
     return from_end
 
 
-def step_angles(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
+def step_angles(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
     """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state."""
+    states = jnp.asarray(states)
     return angle(states[:-1], states[1:], _last_axis(axis, states))
 
 
 def update_angles(
-    states: Float[Array, "states ..."], axis: int = -1, lag: int = 1
+    states: Float[ArrayLike, "states ..."], axis: int = -1, lag: int = 1
 ) -> Float[Array, "pairs ..."]:
     """θ(Δh_l, Δh_{l+lag}) for l = 0 … ℓ − 1 − lag: do later layers go on where earlier ones went?
 
@@ -73,25 +79,29 @@ def update_angles(
     """
     if lag < 1:
         raise ValueError(f"lag is {lag}: it must be at least 1")
+    states = jnp.asarray(states)
     updates = jnp.diff(states, axis=0)
     return angle(updates[:-lag], updates[lag:], _last_axis(axis, states))
 
 
-def norms(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+def norms(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """‖h_l‖ for l = 0 … ℓ."""
+    states = jnp.asarray(states)
     return norm(states, _last_axis(axis, states))
 
 
-def angles_to_end(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+def angles_to_end(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """θ(h_l, h_ℓ) for l = 0 … ℓ; the last is 0."""
+    states = jnp.asarray(states)
     return angle(states, jnp.broadcast_to(states[-1], states.shape), _last_axis(axis, states))
 
 
-def relative_progress(states: Float[Array, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
+def relative_progress(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """⟨h_l − h_0, h_ℓ − h_0⟩ / ‖h_ℓ − h_0‖²: 0 at the start, 1 at the end; may overshoot or go backwards.
 
     0 throughout where the trajectory ends where it began.
     """
+    states = jnp.asarray(states)
     axis = _last_axis(axis, states)
     moved = states - states[0]
     # Scaled by the whole displacement's largest entry: the ratio does not change, its squares stay in range.

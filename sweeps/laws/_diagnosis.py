@@ -10,7 +10,8 @@ from scipy import stats
 
 from sweeps.laws._law import Array
 from sweeps.laws._problem import Problem
-from sweeps.laws._solve import EXACT_RESIDUAL, Solution, best_of, solve
+from sweeps.laws._solution import EXACT_RESIDUAL, Solution, best_of
+from sweeps.laws._solve import solve
 
 GRID = 41
 NO_SCATTER = EXACT_RESIDUAL**3  # rms residual of log loss that is rounding, not scatter
@@ -50,11 +51,11 @@ def profiles(problem: Problem, theta: Array, objective: float, starts: Array, bu
             continue
         allowed = objective * (1 + stats.t.ppf(0.975, freedom) ** 2 / freedom)
         allowed += problem.log_loss.size * NO_SCATTER**2
+        if (_held_at(problem, place, np.array(ends), candidates, budget).objective > allowed).all():
+            continue
         grid = np.linspace(*ends, GRID)
         found = _held_at(problem, place, grid, candidates, budget)
         fits = found.objective <= allowed
-        if not (fits[0] or fits[-1]):
-            continue
         # Where the compatible values end between two points of the grid, look closer.
         fine = [np.linspace(grid[i], grid[i + 1], GRID) for i in np.flatnonzero(fits[1:] != fits[:-1])]
         span, others = grid[fits], problem.natural(found.theta[fits], _equal(problem))

@@ -9,7 +9,8 @@ from sweeps.laws._intervals import from_groups, from_residuals, nothing, wider
 from sweeps.laws._law import Array, Law
 from sweeps.laws._problem import build
 from sweeps.laws._result import Fit, Provenance, Status
-from sweeps.laws._solve import Solution, best_of, solve
+from sweeps.laws._solution import Solution, best_of
+from sweeps.laws._solve import solve
 from sweeps.laws._table import Table, read
 
 REFIT_STARTS = 2  # besides the solution itself

@@ -24,7 +24,8 @@ from scipy import stats
 
 from sweeps.laws._law import Array, Law
 from sweeps.laws._problem import Problem
-from sweeps.laws._solve import SINGULAR_BELOW, best_of, solve
+from sweeps.laws._solution import SINGULAR_BELOW, best_of
+from sweeps.laws._solve import solve
 
 FAILED_AT_MOST = 0.05  # of the bootstrap's probability, above which it gives no standard error
 DIFFER_AT = 0.99  # quantile of F above which groups are said to differ

@@ -63,8 +63,8 @@ class Fit:
     - `levels`: the level of each group; one entry, for `None`, when rows are independent.
     - `status`: see `Status`.
     - `objective`: sum of squared residuals of log loss, of `predict` at each row with its own group's level.
-    - `gradient_norm`: the projected gradient as defined in `sweeps.laws._solve`, a cosine; at most 1e-8 when
-      converged.
+    - `gradient_norm`: the projected gradient as defined in `sweeps.laws._solution`, a cosine; at most 1e-8
+      when converged.
     - `degrees_of_freedom`: rows less free parameters (a level for each group counts).
     - `notes`: what is not known, a sentence each.
     - `provenance`: see `Provenance`.

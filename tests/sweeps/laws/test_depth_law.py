@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.laws import DepthLaw, local_exponents
@@ -12,6 +12,7 @@ from sweeps.laws import DepthLaw, local_exponents
 DEPTH = np.array([1.0, 3, 4, 6, 8, 12, 16, 48])
 
 
+@settings(deadline=None)
 @given(
     log_c=st.floats(-5, 5),
     alpha=st.floats(-1, 4),
@@ -60,6 +61,7 @@ def test_a_floor_is_a_finite_loss(floor: float) -> None:
         DepthLaw(floor=floor)
 
 
+@settings(deadline=None)
 @given(alpha=st.floats(-2, 4), log_c=st.floats(-20, 20))
 def test_local_exponents_of_a_power_law_are_constant(alpha: float, log_c: float) -> None:
     """Between any neighbouring depths a pure power law has its own exponent, at their geometric mean."""

@@ -164,12 +164,26 @@ def test_a_budget_too_small_is_not_convergence() -> None:
 @given(seed=st.integers(0, 10_000), noise=st.floats(1e-4, 0.5), floor=st.floats(0, 1))
 @settings(deadline=None, max_examples=60)
 def test_more_budget_never_makes_it_worse(seed: int, noise: float, floor: float) -> None:
-    """The objective falls with the budget, and a status of convergence means a small gradient."""
+    """The objective falls with the budget, and the default budget is enough for a small gradient."""
     table = _noisy(seed, noise, floor)
     short, long = fit(DepthLaw(), table, budget=2), fit(DepthLaw(), table)
     assert long.objective <= short.objective * (1 + 1e-9)
-    assert long.status in (Status.CONVERGED, Status.AT_BOUND)
+    assert long.status not in (Status.BUDGET_EXHAUSTED, Status.FAILED)
     assert long.gradient_norm <= 1e-8
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        [0.297503665, 0.436501378, 0.43924027, 0.105216299, 0.0822560136, 0.139841163],
+        [0.96443199, 2.90726250, 0.551654514, 0.763119504, 0.531828016, 0.706552944],
+        [0.97952278, 0.60404338, 0.82244757, 1.51765637, 1.5604559, 1.22920603],
+    ],
+)
+def test_a_flat_optimum_with_large_residuals_is_reached(loss: list[float]) -> None:
+    """Where Gauss-Newton steps overshoot for thousands of iterations, Newton steps converge in a few."""
+    found = fit(DepthLaw(), {"depth": DEPTH, "loss": loss}, budget=50)
+    assert found.status is Status.CONVERGED
 
 
 def test_a_floor_on_its_lower_bound_is_said() -> None:

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.laws import Regime, regime
@@ -38,6 +38,7 @@ def test_rules(interval: tuple[float, float] | None, expected: str) -> None:
     assert regime(interval) == expected
 
 
+@settings(deadline=None)
 @given(ENDS, ENDS, ENDS, ENDS)
 def test_a_wider_interval_never_says_the_opposite(a: float, b: float, c: float, d: float) -> None:
     """Widening an interval cannot turn ensemble averaging into procedural assembly or back."""
@@ -46,6 +47,7 @@ def test_a_wider_interval_never_says_the_opposite(a: float, b: float, c: float, 
     assert pair != {Regime.ENSEMBLE_AVERAGING, Regime.PROCEDURAL_ASSEMBLY}
 
 
+@settings(deadline=None)
 @given(ENDS, ENDS)
 def test_a_verdict_excludes_the_other_prediction(a: float, b: float) -> None:
     """Averaging needs an interval without 2 and 3, assembly one without 1, between one without 1 and 3

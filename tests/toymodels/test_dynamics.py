@@ -1,0 +1,172 @@
+"""Laws of the geometry of trajectories."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from toymodels import dynamics
+
+ENTRIES = st.floats(-10, 10, width=32).map(lambda value: 0.0 if abs(value) < 1e-3 else value)
+VECTORS = hnp.arrays(np.float32, 6, elements=ENTRIES)
+TRAJECTORIES = hnp.arrays(np.float32, (5, 3, 4), elements=ENTRIES)
+
+
+# Compiled once for each shape: hypothesis calls them hundreds of times.
+angle = jax.jit(dynamics.angle)
+MEASURES = {
+    name: jax.jit(getattr(dynamics, name))
+    for name in ("step_angles", "update_angles", "norms", "angles_to_end", "relative_progress")
+}
+
+
+def rotation(seed, size):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0].astype(np.float32)
+
+
+@given(VECTORS)
+def test_equal_vectors_are_at_zero_and_opposite_ones_at_pi(u):
+    """θ(u, u) = 0 and θ(u, −u) = π, exactly, for every u ≠ 0."""
+    assume(np.any(u != 0))
+    assert angle(u, u) == 0
+    assert angle(u, -u) == np.float32(np.pi)
+
+
+@given(VECTORS)
+def test_a_zero_vector_is_orthogonal_to_everything(u):
+    """θ(u, 0) = θ(0, u) = θ(0, 0) = π/2, exactly."""
+    for a, b in ((u, 0 * u), (0 * u, u), (0 * u, 0 * u)):
+        assert angle(a, b) == np.float32(np.pi / 2)
+
+
+@given(VECTORS, VECTORS)
+def test_an_angle_lies_between_zero_and_pi_and_is_symmetric(u, v):
+    """0 ≤ θ(u, v) = θ(v, u) ≤ π; a compiled difference of unit vectors may round by a last bit."""
+    theta = angle(u, v)
+    assert 0 <= theta <= np.float32(np.pi)
+    np.testing.assert_allclose(theta, angle(v, u), atol=4 * 2.0**-23)
+
+
+@given(VECTORS, VECTORS, st.floats(1e-4, 1e4), st.floats(1e-4, 1e4), st.integers(0, 100))
+def test_an_angle_ignores_rotation_and_positive_scale(u, v, a, b, seed):
+    """θ(a·Ru, b·Rv) = θ(u, v) for a, b > 0 and R a rotation, up to rounding of unit vectors."""
+    assume(np.any(u != 0) and np.any(v != 0))
+    turned = rotation(seed, 6)
+    moved = angle(np.float32(a) * (turned @ u), np.float32(b) * (turned @ v))
+    # Entries below 1e-3 of the largest 10 lose digits in the product; six float32 roundings of unit vectors.
+    np.testing.assert_allclose(moved, angle(u, v), atol=6 * 6 * 2.0**-23)
+
+
+@given(VECTORS, VECTORS, VECTORS)
+def test_angles_obey_the_triangle_inequality(u, v, w):
+    """θ(u, w) ≤ θ(u, v) + θ(v, w) for non-zero vectors: the angle is a distance on the sphere."""
+    assume(all(np.any(x != 0) for x in (u, v, w)))
+    direct = angle(u, w)
+    assert direct <= angle(u, v) + angle(v, w) + 1e-5
+
+
+@pytest.mark.parametrize("theta", [1e-30, 1e-20, 1e-6, 1e-3, 0.1, 1.0, 3.1, np.pi - 1e-3])
+def test_small_angles_keep_their_digits(theta):
+    """An angle is right to float32 rounding relative to its size near 0: arccos would give 0 or 3e-4."""
+    u, v = jnp.array([1.0, 0.0]), jnp.array([np.cos(theta), np.sin(theta)], dtype=jnp.float32)
+    np.testing.assert_allclose(dynamics.angle(u, v), theta, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-36, 1e-30, 1e30, 1e37])
+def test_huge_and_tiny_vectors_neither_overflow_nor_vanish(scale):
+    """Angles and norms hold over float32's whole range, though squares do not."""
+    u, v = scale * jnp.array([3.0, 0.0]), scale * jnp.array([0.0, 3.0])
+    np.testing.assert_allclose(dynamics.angle(u, v), np.pi / 2, rtol=1e-6)
+    np.testing.assert_allclose(dynamics.norm(jnp.array([0.3, 0.4]) * scale), 0.5 * scale, rtol=1e-6)
+
+
+@jax.jit
+@jax.grad
+def gradient(states):
+    return sum(jnp.sum(measure(states)) for measure in MEASURES.values())
+
+
+@given(TRAJECTORIES)
+def test_gradients_are_finite_everywhere(states):
+    """d/dstates of every measure is finite, also at repeated and zero states and zero updates."""
+    repeated = np.concatenate([states[:2], states[1:2], 0 * states[:1], states[:1]])
+    for trajectory in (states, repeated, 0 * states):
+        assert np.all(np.isfinite(gradient(trajectory)))
+
+
+def test_the_gradient_of_an_angle_is_the_gradient():
+    """Away from the edges it equals a central difference, in float64."""
+    with jax.enable_x64(True):
+        key_u, key_v, key_d = jax.random.split(jax.random.key(0), 3)
+        u, v, d = (jax.random.normal(key, (7,)) for key in (key_u, key_v, key_d))
+        slope = (dynamics.angle(u + 1e-6 * d, v) - dynamics.angle(u - 1e-6 * d, v)) / 2e-6
+        # Rounding of angles near 1 over a step of 2e-6: 2^-52 / 2e-6 · few.
+        np.testing.assert_allclose(jnp.dot(jax.grad(dynamics.angle)(u, v), d), slope, atol=1e-9)
+
+
+@given(TRAJECTORIES, st.floats(1e-3, 1e3), st.integers(0, 100))
+def test_measures_of_a_trajectory_ignore_rotation_and_scale(states, scale, seed):
+    """All angles and the relative progress are unchanged when every state is turned and scaled; norms scale.
+
+    Held where no state or update nearly vanishes: there rounding decides the direction.
+    """
+    assume(np.linalg.norm(states, axis=-1).min() > 0.5)
+    assume(np.linalg.norm(np.diff(states, axis=0), axis=-1).min() > 0.5)
+    assume(np.linalg.norm(states[-1] - states[0], axis=-1).min() > 0.5)
+    moved = np.float32(scale) * states @ rotation(seed, 4).T
+    # Rounding of states up to 10 moves a difference of 0.5 by 20 · 2^-23 · few relative to its length.
+    for name in ("step_angles", "update_angles", "angles_to_end"):
+        np.testing.assert_allclose(MEASURES[name](moved), MEASURES[name](states), atol=1e-4)
+    before, after = (np.asarray(MEASURES["relative_progress"](one)) for one in (states, moved))
+    np.testing.assert_allclose(after, before, atol=1e-4 * max(1, np.max(np.abs(before))))
+    np.testing.assert_allclose(MEASURES["norms"](moved), scale * MEASURES["norms"](states), rtol=1e-5)
+
+
+def test_a_straight_line_has_no_turn_and_even_progress():
+    """h_l = h_0 + l·d: update angles 0, progress l/ℓ."""
+    states = jnp.array([1.0, 2.0, -1.0]) + jnp.arange(6.0)[:, None] * jnp.array([0.5, 0.25, 1.0])
+    assert jnp.all(dynamics.update_angles(states) == 0)
+    np.testing.assert_allclose(dynamics.relative_progress(states), np.arange(6) / 5, rtol=1e-6)
+
+
+def test_a_circle_turns_evenly():
+    """States on a circle, θ apart: step angles θ, updates at θ·lag to each other, norms 1."""
+    theta = 0.2
+    states = jnp.stack([jnp.cos(theta * jnp.arange(9)), jnp.sin(theta * jnp.arange(9))], axis=-1)
+    np.testing.assert_allclose(dynamics.step_angles(states), theta, rtol=1e-5)
+    for lag in (1, 2, 5):
+        np.testing.assert_allclose(dynamics.update_angles(states, lag=lag), lag * theta, rtol=1e-5)
+    np.testing.assert_allclose(dynamics.angles_to_end(states), theta * np.arange(8, -1, -1), atol=1e-6)
+    np.testing.assert_allclose(dynamics.norms(states), 1, rtol=1e-6)
+
+
+def test_a_closed_trajectory_has_no_progress():
+    """Where the end is the beginning, relative progress is 0 throughout, as documented."""
+    states = jnp.array([[1.0, 0.0], [5.0, 2.0], [1.0, 0.0]])
+    assert jnp.all(dynamics.relative_progress(states) == 0)
+
+
+@pytest.mark.parametrize("axis", [1, 2, -1, -2])
+def test_features_may_lie_on_any_axis(axis):
+    """Moving the feature axis moves nothing else."""
+    states = jax.random.normal(jax.random.key(0), (5, 3, 4))
+    moved = jnp.moveaxis(states, -1, axis)
+    for name in MEASURES:
+        measure = getattr(dynamics, name)
+        np.testing.assert_allclose(measure(moved, axis=axis), measure(states), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 3, -3, -4])
+def test_the_depth_axis_is_no_feature_axis(axis):
+    """Axis 0 is depth; it, and axes that are not there, are refused."""
+    with pytest.raises(ValueError, match=rf"axis={axis} is not a feature axis of states with shape \(5, 3, 4\)"):
+        dynamics.step_angles(jnp.zeros((5, 3, 4)), axis=axis)
+
+
+def test_a_lag_below_one_is_refused():
+    """An update has no earlier self to compare with."""
+    with pytest.raises(ValueError, match="lag is 0: it must be at least 1"):
+        dynamics.update_angles(jnp.zeros((5, 4)), lag=0)
