@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,14 +26,17 @@ class Watcher(Protocol):
 
 @dataclass
 class RunSummary:
-    """What a run did: its store, jobs trained and reused, failures by job, peak memory of each process."""
+    """What a run did: its store, jobs trained and reused, failures by job, peak memory in bytes.
+
+    peak_memory: the peaks of all its processes while they trained, added: never less than was held at once.
+    """
 
     store: Store
     jobs: int = 0
     reused: int = 0
     failures: dict[str, str] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
-    peaks: dict[int, int] = field(default_factory=dict)
+    peak_memory: int = 0
 
 
 def run_sweep(
@@ -59,6 +63,7 @@ def run_sweep(
     watcher.start({job.id: job for job in missing}, summary.reused)
     if not missing:
         return summary
+    peaks: dict[int, int] = {}
     executor = executor or _executors.choose(missing, workers)
     # Closed whatever happens here, a full disk or Ctrl-C, so that no job runs on without us.
     with contextlib.closing(executor.run(missing, watcher.tick)) as outcomes:
@@ -67,11 +72,13 @@ def run_sweep(
                 store.write(outcome.job, outcome.rows, outcome.curves, outcome.provenance)
                 process = outcome.provenance["process"]
                 peak = outcome.provenance["peak_memory_bytes"]
-                summary.peaks[process] = max(peak, summary.peaks.get(process, 0))
+                peaks[process] = max(peak, peaks.get(process, 0))
             else:
                 summary.failures[outcome.job.id] = f"{outcome.job.label}: {outcome.error}"
                 summary.traces[outcome.job.id] = outcome.trace
             watcher.end(outcome)
+    peaks[os.getpid()] = _executors.peak_memory()
+    summary.peak_memory = sum(peaks.values())
     return summary
 
 

@@ -157,7 +157,7 @@ class Store:
         """The arrays of a job; see `sweeps._jobs.curves`."""
         path = self._folder(job_id) / "curves.npz"
         try:
-            with np.load(path) as arrays:
+            with path.open("rb") as file, np.load(file) as arrays:
                 return dict(arrays)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise StoreError(f"{path} cannot be read: {error}") from error

@@ -63,11 +63,13 @@ def quickstart(
     """Both depth exponents, with intervals, regime and figure: three minutes on two cores."""
     summary, found = _run_and_fit("quickstart", settings, out, workers)
     _write_summary(summary, found, out)
-    if all(answer.fit for answer in found) and not summary.failures:
+    if found and all(answer.trusted for answer in found):
         from figures.inverse_depth_toy import draw
 
         for path in draw(out, out):
             _say(f"wrote {path}")
+    else:
+        _say("no figure, since it would show fits that are not to be trusted")
     _finish(summary, found)
 
 
@@ -183,12 +185,11 @@ def doctor() -> None:
 
 def main() -> NoReturn:
     """Entry point: turns what goes wrong into one sentence and an exit status."""
-    sys.stdout, sys.stderr = (
-        stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)
-    )  # None where the caller has closed it
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or open(os.devnull, "w")  # None where the caller has closed it
         # Characters that the locale cannot write are replaced, not fatal.
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # TextIO in practice
+        stream.reconfigure(errors="replace")
+        setattr(sys, name, stream)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
     # Matrices here are small: a second BLAS thread gains nothing, and on a busy machine costs a hundredfold.
@@ -201,11 +202,8 @@ def main() -> NoReturn:
         where = error.ctx.command_path if error.ctx else "depthlaw"
         _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except _Stopped as stopped:
-        name = signal.Signals(stopped.number).name
-        _fail(
-            f"stopped by {name}; jobs that had ended are recorded, the same command continues",
-            128 + stopped.number,
-        )
+        sentence = "jobs that had ended are recorded, the same command continues"
+        _fail(f"stopped by {stopped.signal.name}; {sentence}", 128 + stopped.signal)
     except Exception as error:
         _report(error)
     sys.exit(status if arguments else 2)
@@ -220,7 +218,7 @@ class _Stopped(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number = number
+        self.signal = signal.Signals(number)
 
 
 def _on_signal(number: int, frame: Any) -> None:
@@ -237,7 +235,7 @@ def _report(error: Exception) -> NoReturn:
     if isinstance(error, NameClash | StoreError):
         _fail(str(error), 1)
     if isinstance(error, OSError):
-        # Nothing more can be written where this was standard output, not even by the interpreter's last flush.
+        # If this was standard output, not even the interpreter's last flush can be written to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader has gone, and knows
             sys.exit(1)
@@ -316,8 +314,8 @@ def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> N
     for answer in found:
         values = as_json(answer)
         teachers[values.pop("teacher")] = values
-    # Peaks of processes that ran at once, added: an upper bound on what was held at one time.
-    peak = peak_memory() + sum(summary.peaks.values())
+    # The workers have ended by the time that the figure is drawn.
+    peak = max(summary.peak_memory, peak_memory())
     write_json(
         out / "summary.json",
         {

@@ -6,6 +6,7 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from toymodels._layers import AbstractLayer, rms_norm
@@ -104,7 +105,7 @@ def draw_layers(
     # One layer at a time: a single small compilation serves every depth, where drawing all layers of a
     # cohort in one program takes XLA longer to compile than the training step.
     layers = [_draw_layer(kind, jax.random.fold_in(key, index), width, hidden) for index in range(depth)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *layers)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2, 3))

@@ -51,6 +51,7 @@ class Student:
 
     losses: held-out loss at each of `CohortResult.steps`. trained_steps: updates made; fewer than asked for
     means that the loss or a gradient became non-finite at the next one, where the student was stopped.
+    diverged: that happened, or the last held-out loss is not finite.
     """
 
     depth: int
@@ -255,13 +256,14 @@ def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progres
         losses.append(np.asarray(evaluate(states, streams, temperatures)))
         on_progress(Progress(stop, config.steps, losses[-1]))
 
-    of_teachers, of_students = jax.tree.map(np.asarray, measure(states, streams))
+    of_teachers, of_students = jax.device_get(measure(states, streams))
+    states, teachers = jax.device_get((states, streams.teacher))
     return CohortResult(
         config,
         steps,
         tuple(_students(config, states, of_students, np.stack(losses, axis=-1))),
         tuple(
-            TaughtBy(seed, _pick(streams.teacher, j), Geometry(*_pick(of_teachers, j)))
+            TaughtBy(seed, _on_device(_pick(teachers, j)), Geometry(*_pick(of_teachers, j)))
             for j, seed in enumerate(config.seeds)
         ),
     )
@@ -281,18 +283,23 @@ def _draw(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], 
         states.append(_stack(of_seeds))
     streams = _Streams(
         teacher=_stack([draw_teacher(config, seed) for seed in config.seeds]),
-        data=_stack([purpose_key(seed, Purpose.DATA) for seed in config.seeds]),
-        evaluation=_stack([purpose_key(seed, Purpose.EVALUATION) for seed in config.seeds]),
+        data=jnp.stack([purpose_key(seed, Purpose.DATA) for seed in config.seeds]),
+        evaluation=jnp.stack([purpose_key(seed, Purpose.EVALUATION) for seed in config.seeds]),
     )
     return tuple(states), streams
 
 
 def _stack(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    # By numpy: hundreds of arrays of different shapes would each cost a compilation.
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
 def _pick(tree: Any, *index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(jnp.asarray, tree)
 
 
 @functools.lru_cache(maxsize=8)
@@ -313,7 +320,7 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         loss, gradient = program.mean(jax.value_and_grad(mean_loss)(state.network))
         updates, after = optimiser.update(gradient, state.optimiser, state.network)
         # The global norm overflows before Adam's second moment does, which would freeze a weight silently.
-        finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
         alive = state.alive & finite
         network, moments = jax.tree.map(
             lambda new, old: jnp.where(alive, new, old),
@@ -424,8 +431,8 @@ def _students(
                         temperature=temperature,
                         losses=losses[i, j, k],
                         trained_steps=int(state.trained_steps),
-                        diverged=not bool(state.alive),
-                        network=state.network,
+                        diverged=not (bool(state.alive) and np.isfinite(losses[i, j, k, -1])),
+                        network=_on_device(state.network),
                         geometry=Geometry(*_pick(angles[i], j, k)),
                     )
                 )

@@ -9,11 +9,13 @@ import numpy as np
 from scipy import stats
 
 from sweeps.laws._law import Array
-from sweeps.laws._problem import Problem
+from sweeps.laws._problem import Problem, build
 from sweeps.laws._solution import EXACT_RESIDUAL, Solution, best_of
 from sweeps.laws._solve import solve
+from sweeps.laws._table import Rows
 
 GRID = 41
+DIFFER_AT = 0.99  # quantile of F above which groups are said to differ
 NO_SCATTER = EXACT_RESIDUAL**3  # rms residual of log loss that is rounding, not scatter
 
 
@@ -77,6 +79,37 @@ def profiles(problem: Problem, theta: Array, objective: float, starts: Array, bu
         notes.append(
             f"{parameter.name} is {what}: values from {low:.3g} to {high:.3g} fit about equally well (95 % "
             f"profile), and {ranges}."
+        )
+    return notes
+
+
+def differences(problem: Problem, rows: Rows, theta: Array, objective: float, budget: int) -> list[str]:
+    """Sentences if groups differ in a shared parameter, by F test of one value for each group.
+
+    The test is exact for a law that is linear in its coordinates, such as the depth law with a floor of 0.
+    """
+    law, groups = problem.law, problem.groups
+    shared = [p.name for p in law.parameters if not p.fixed and p.name not in problem.own]
+    if groups < 2 or objective <= problem.log_loss.size * NO_SCATTER**2:
+        return []
+    names = []
+    for name in shared:
+        wider = build(law, rows, problem.own | {name})
+        freedom = problem.log_loss.size - int((wider.lower < wider.upper).sum())
+        start, first = np.empty(wider.lower.size), problem.index
+        for k, places in enumerate(wider.index):
+            start[places] = theta[first[k]]
+        own = float(solve(wider, start[None], budget).objective[0])
+        limit = stats.f.ppf(DIFFER_AT, groups - 1, max(freedom, 1))
+        if freedom > 0 and (objective - own) * freedom > own * (groups - 1) * limit:
+            names.append(name)
+    if not names:
+        return []
+    notes = [f"The groups differ in {' and '.join(names)} beyond the scatter of rows (F test, 1 %)."]
+    if len(shared) > 1:
+        notes.append(
+            f"Shared values of {' and '.join(shared)} need then not be means over groups, and an interval "
+            "can miss those: fix one, or fit each group."
         )
     return notes
 

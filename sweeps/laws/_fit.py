@@ -68,7 +68,7 @@ def fit(
         if value < 1:
             raise ValueError(f"{name}: {value} is less than 1; give a positive whole number.")
     rows = read(law, table, group)
-    problem = build(law, rows)
+    problem = build(law, rows, frozenset({law.level}))
     limits = problem.lower[problem.index[:, 0]], problem.upper[problem.index[:, 0]]
     rng = np.random.default_rng(seed)
     begin = problem.spread(law.starts(problem.columns, np.exp(problem.log_loss), limits, starts, rng))
@@ -99,6 +99,7 @@ def fit(
             half, more = wider(between, errors, law, confidence)
             method = f"{between.method}; not narrower than {method}" if between.freedom else between.method
             notes += more
+            notes += diagnosis.differences(problem, rows, theta, objective, budget)
         if objective <= rows.loss.size * diagnosis.NO_SCATTER**2:
             notes.append("The rows follow the law to rounding: no scatter is left to estimate an error from.")
         reached = int((ends.objective <= objective * (1 + 1e-6) + 1e-20).sum())

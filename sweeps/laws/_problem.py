@@ -1,8 +1,8 @@
 """Rows and a law as a least-squares problem in coordinates that have no units.
 
-Symbols: K parameters of the law, P coordinates of the problem (the level once for each of G groups, every
-other parameter once), n rows, B problems solved side by side. Residual r_i = log L_i(theta) - log L_i, so a
-table in other units is the same problem to the last bit but rounding.
+Symbols: K parameters of the law, P coordinates of the problem (an *own* parameter, such as the level, once
+for each of G groups, every other once), n rows, B problems solved side by side. Residual
+r_i = log L_i(theta) - log L_i, so a table in other units is the same problem but for rounding.
 """
 
 import dataclasses
@@ -18,7 +18,8 @@ class Problem:
     """A least-squares problem for `solve`.
 
     **Fields:** `columns` and `log_loss` in units where each has geometric mean 1; `index` (K, n) the
-    coordinate that row i uses for parameter k; `groups` G; `matrix` (K, K) and `offset` (K,) back to the
+    coordinate that row i uses for parameter k; `groups` G; `own` the parameters each group has for
+    itself; `matrix` (K, K) and `offset` (K,) back to the
     table's units; `lower`, `upper` (P,).
     """
 
@@ -27,6 +28,7 @@ class Problem:
     log_loss: Array
     index: Index
     groups: int
+    own: frozenset[str]
     matrix: Array
     offset: Array
     lower: Array
@@ -50,11 +52,11 @@ class Problem:
         return values[..., np.repeat(np.arange(values.shape[-1]), self.multiplicity())]
 
     def multiplicity(self) -> list[int]:
-        """How many coordinates each of the K parameters has: G for the level, 1 for the others."""
-        return [self.groups if p.name == self.law.level else 1 for p in self.law.parameters]
+        """How many coordinates each of the K parameters has: G for its own, 1 for the others."""
+        return [self.groups if p.name in self.own else 1 for p in self.law.parameters]
 
     def averaging(self, share: Array) -> Array:
-        """Matrices (..., K, P) that average the level over groups with shares (..., G) summing to 1."""
+        """Matrices (..., K, P) that average own parameters over groups with shares (..., G) summing to 1."""
         out = np.zeros((*share.shape[:-1], len(self.law.parameters), self.lower.size))
         at = 0
         for k, count in enumerate(self.multiplicity()):
@@ -63,7 +65,7 @@ class Problem:
         return out
 
     def natural(self, theta: Array, share: Array) -> Array:
-        """The law's coordinates (..., K) in the table's units, the level averaged over groups (..., G)."""
+        """The law's coordinates (..., K) in the table's units, averaged over groups with shares (..., G)."""
         mean = np.einsum("...kp,...p->...k", self.averaging(share), theta)
         return mean @ self.matrix.T + self.offset
 
@@ -73,8 +75,8 @@ class Problem:
         return np.exp(np.array([self.natural(theta, share)[k] for share in np.eye(self.groups)]))
 
 
-def build(law: Law, rows: Rows) -> Problem:
-    """The problem of fitting `law` to `rows`, every group with a level of its own."""
+def build(law: Law, rows: Rows, own: frozenset[str]) -> Problem:
+    """The problem of fitting `law` to `rows`, every group with the parameters `own` for itself."""
     scale = {name: float(np.exp(np.log(column).mean())) for name, column in rows.columns.items()}
     scale["loss"] = float(np.exp(np.log(rows.loss).mean()))
     matrix, offset = law.units(scale)
@@ -86,15 +88,16 @@ def build(law: Law, rows: Rows) -> Problem:
     groups = len(rows.labels)
     index, at = [], 0
     for parameter in law.parameters:
-        own = parameter.name == law.level
-        index.append(at + rows.group if own else np.full(rows.loss.size, at))
-        at += groups if own else 1
+        mine = parameter.name in own
+        index.append(at + rows.group if mine else np.full(rows.loss.size, at))
+        at += groups if mine else 1
     problem = Problem(
         law=law,
         columns={name: column / scale[name] for name, column in rows.columns.items()},
         log_loss=np.log(rows.loss / scale["loss"]),
         index=np.array(index, dtype=np.intp),
         groups=groups,
+        own=own,
         matrix=matrix,
         offset=offset,
         lower=lower,

@@ -28,8 +28,9 @@ def time_steps(config: Any, plan: Any, seconds: float, least: int = 5) -> dict[s
     `least` or more are taken until `seconds` have passed, and no evaluation falls between them.
     """
     from toymodels import step_flops, train_cohort
+    from toymodels._train import PROGRESS_SEGMENTS
 
-    segment = max(1, config.steps // 50)
+    segment = max(1, config.steps // PROGRESS_SEGMENTS)
     marks = [time.perf_counter()]
 
     def on_progress(progress: Any) -> None:
@@ -65,7 +66,8 @@ def cohort(
 ) -> dict[str, Any]:
     """Training steps of the cohort that `config` describes (as a preset's table does).
 
-    plan: fields laid over what `Plan.choose` says. automatic: the layers' written-out gradient is left to
+    segment: steps between two readings of the clock. devices: that JAX splits the CPU into. plan: fields
+    laid over what `Plan.choose` says. automatic: the layers' written-out gradient is left to
     automatic differentiation.
     """
     import dataclasses
@@ -75,10 +77,11 @@ def cohort(
     jax.config.update("jax_num_cpu_devices", devices)
     from sweeps._config import decode
     from toymodels import CohortConfig, Plan, _layers
+    from toymodels._train import PROGRESS_SEGMENTS
 
     if automatic:
         _layers._normed_mlp = lambda *arguments: _layers._normed_mlp_forward(*arguments)[0]
-    steps = 50 * segment
+    steps = PROGRESS_SEGMENTS * segment
     base = {"steps": steps, "evaluation": {"points": 1, "first_step": steps}}
     made = decode(CohortConfig, {**base, **config}, "benchmark")
     return time_steps(made, dataclasses.replace(Plan.choose(made), **plan), seconds)

@@ -91,7 +91,7 @@ def cohort(config: Result, segment: int = 4, *, devices: int = 0, **arguments: A
 
 
 def take_turns(measurements: dict[str, list[Command]]) -> dict[str, list[Result]]:
-    """Each measurement once a round. Of several commands run at the same time, the steps per second add up."""
+    """Each measurement once a round. Its commands run at the same time, and their steps per second add up."""
     found: dict[str, list[Result]] = {name: [] for name in measurements}
     for turn in range(options.rounds):
         for name, commands in measurements.items():
@@ -122,7 +122,11 @@ def middle(results: list[Result], key: str = "seconds_per_step") -> float:
 def spread(results: list[Result], key: str = "seconds_per_step", factor: float = 1e3) -> str:
     """Median [lowest, highest] over the rounds, times `factor` (seconds → milliseconds)."""
     values = [factor * result[key] for result in results]
-    return f"{statistics.median(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
+    median, low, high = (
+        f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
+        for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{median} [{low}, {high}]"
 
 
 def table(name: str, *rows: tuple[Any, ...]) -> None:
@@ -134,6 +138,7 @@ def table(name: str, *rows: tuple[Any, ...]) -> None:
 
 
 def on(devices: int) -> str:
+    """For a row's name."""
     return f"{devices} device" + ("s" if devices > 1 else "")
 
 
@@ -192,20 +197,22 @@ def scaling() -> None:
     if options.tiny:
         sets, batches, temperatures = [[1], [2], [1, 3]], [16, 32], 2
 
-    found = take_turns({str(depths): [cohort({**config, "depths": depths}, segment)] for depths in sets})
+    deep = {f"depths {str(depths)[1:-1]}": depths for depths in sets}
+    found = take_turns({key: [cohort({**config, "depths": depths}, segment)] for key, depths in deep.items()})
     total = [sum(depths) for depths in sets]
-    times = [1e3 * middle(found[str(depths)]) for depths in sets]
+    times = [1e3 * middle(found[key]) for key in deep]
     slope, intercept = statistics.linear_regression(total, times)
     rows = [
-        (str(depths)[1:-1], n, spread(found[str(depths)]), intercept + slope * n)
-        for depths, n in zip(sets, total, strict=True)
+        (str(depths)[1:-1], sum(depths), spread(found[key]), intercept + slope * sum(depths))
+        for key, depths in deep.items()
     ]
     table("depth", ("depths", "summed depth", "ms per step", "affine fit"), *rows)
     explained = statistics.correlation(total, times) ** 2
     print(f"\nms per step = {intercept:.3g} + {slope:.3g} × summed depth, R² = {explained:.4f}.")
 
-    found = take_turns({str(batch): [cohort({**config, "batch": batch}, segment)] for batch in batches})
-    rows = [(batch, spread(found[str(batch)]), 1e6 * middle(found[str(batch)]) / batch) for batch in batches]
+    wide = {f"batch {batch}": batch for batch in batches}
+    found = take_turns({key: [cohort({**config, "batch": batch}, segment)] for key, batch in wide.items()})
+    rows = [(batch, spread(found[key]), 1e6 * middle(found[key]) / batch) for key, batch in wide.items()]
     table("batch", ("batch", "ms per step", "µs per input"), *rows)
 
     def against_separate(unit: str, cohorts: dict[int, Command]) -> None:

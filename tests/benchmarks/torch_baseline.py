@@ -19,7 +19,7 @@ from torch import nn
 
 
 class Layer(nn.Module):
-    """h ← h + W₂ · relu(W₁ · rms_norm(h) + b₁)². `nn.Linear` starts uniform in ±1/√fan_in, as in the paper."""
+    """h ← h + W₂ · relu(W₁ · rms_norm(h) + b₁)²; `nn.Linear` starts uniform in ±1/√fan_in, as it should."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()

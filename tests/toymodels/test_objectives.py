@@ -1,6 +1,7 @@
 """Laws of the objectives."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ def student(seed, with_head=True):
     return ResidualNetwork(head=head, layers=layers)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def losses(objective, student, temperature=1.0):
     return objective.losses(student, X, objective.target(TEACHER, X), TEACHER.head, temperature)
 

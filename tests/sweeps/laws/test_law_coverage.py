@@ -63,15 +63,30 @@ def test_seeds_that_hardly_differ(groups: int, between: float) -> None:
 def test_eight_seeds_with_drawn_resamples() -> None:
     """With resamples drawn rather than listed: 95 % to four binomial errors, and half a percent for the
     error of 5 % that 200 resamples leave in the width."""
-    found = coverage(DepthLaw(0.0), 0.0, 8, 0.3, 150, resamples=200)[0]
-    assert found == pytest.approx(0.95, abs=_error(150) + 0.005)
+    found = coverage(DepthLaw(0.0), 0.0, 8, 0.3, 100, resamples=200)[0]
+    assert found == pytest.approx(0.95, abs=_error(100) + 0.005)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_a_free_floor(groups: int) -> None:
     """With a free L_0 the law is not linear and the delta method an approximation: at least 95 %, less four
     binomial errors and 2 % for it."""
-    assert coverage(DepthLaw(), 0.02, groups, 0.0, 150)[0] >= 0.93 - _error(150)
+    assert coverage(DepthLaw(), 0.02, groups, 0.0, 100)[0] >= 0.93 - _error(100)
+
+
+def test_a_free_floor_and_seeds_that_differ_is_warned_of() -> None:
+    """Eight seeds whose exponents differ by 0.15, with a shared free L_0, are where the interval covers only
+    71 %. The fit warns in 93 % of such tables (measured on 100): of 30, at least that less four errors."""
+    rng = np.random.default_rng(0)
+    seed = np.repeat(np.arange(8), DEPTH.size)
+    depth = np.tile(DEPTH, 8)
+    warned = 0
+    for _ in range(30):
+        loss = depth ** -rng.normal(ALPHA, 0.15, 8)[seed] + 0.02
+        table = {"depth": depth, "loss": loss * np.exp(NOISE * rng.standard_normal(seed.size)), "seed": seed}
+        notes = fit(DepthLaw(), table, resamples=50, starts=4).notes
+        warned += any(note.startswith("Shared values of alpha and L_0 need") for note in notes)
+    assert warned / 30 >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / 30)
 
 
 def main(runs: int) -> None:

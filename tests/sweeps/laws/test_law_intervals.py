@@ -62,7 +62,7 @@ def test_groups_that_differ_are_named_one_time_in_a_hundred_by_chance() -> None:
 def test_a_shared_floor_and_exponents_that_differ() -> None:
     """With L_0 free as well, the note warns that the shared exponent need not be the mean."""
     notes = fit(DepthLaw(), _table([1.0, 1.4, 1.8, 2.2], floor=0.02)).notes
-    assert any(note.startswith("Shared values of alpha and L_0 need then not be the means") for note in notes)
+    assert any(note.startswith("Shared values of alpha and L_0 need then not be means") for note in notes)
 
 
 def test_drawn_resamples_agree_with_all_of_them() -> None:

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Checks of the toy cohorts on one GPU, under 8 minutes in all: tests marked gpu, speed of the paper's grid,
+# exponents of a short run. Needs no network and no installation of this package.
+#
+#   bash tests/benchmarks/gpu.sh
+#
+# WHEELS  folder of wheels that the machine lacks (default .whl; used if it is there)
+# OUT     folder that also gets the output, one file a step (default: none)
+# TINY=1  small sizes, to try the script; with JAX_PLATFORMS=cpu it needs no GPU
+#
+# A step that fails or runs out of time does not stop the others; the exit status is then 1.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
+
+export JAX_PLATFORMS="${JAX_PLATFORMS:-cuda,cpu}"
+export XLA_PYTHON_CLIENT_PREALLOCATE=false
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+wheels="${WHEELS:-.whl}"
+tiny=${TINY:+--tiny}
+temporary="$(mktemp -d)"
+trap 'rm -rf "$temporary"' EXIT
+out="${OUT:-$temporary}"
+mkdir -p "$out"
+
+if compgen -G "$wheels/*.whl" >/dev/null; then
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
+    --target "$temporary/site" "$wheels"/*.whl || exit 2
+  export PYTHONPATH="$PYTHONPATH:$temporary/site"
+fi
+
+failed=0
+step() { # name, seconds, command...
+  local name="$1" seconds="$2" start=$SECONDS
+  shift 2
+  echo "== $name"
+  timeout -k 5 "$seconds" "$@" 2>&1 | tee -a "$out/$name.txt"
+  local status=${PIPESTATUS[0]}
+  [ "$status" -eq 0 ] || failed=1
+  echo "== $name: exit $status after $((SECONDS - start)) s"
+}
+
+step gpu_machine 40 python3 - <<'PYTHON'
+import importlib.metadata, sys, jax
+print("python", sys.version.split()[0])
+for name in ("jax", "jaxlib", "equinox", "optax", "diffrax", "numpy", "scipy", "beartype", "pytest", "hypothesis"):
+    try:
+        print(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        print(name, "missing")
+print(jax.devices())
+PYTHON
+
+# Versions here are not the tested ones: what they deprecate is shown, and is no error.
+step gpu_tests 110 python3 -m pytest -m gpu tests/toymodels -q -p no:cacheprovider \
+  --continue-on-collection-errors -o filterwarnings=default
+for unroll in 1 4 8; do
+  # shellcheck disable=SC2086  # empty when not tiny
+  step gpu_throughput 65 python3 tests/benchmarks/gpu_check.py throughput --unroll "$unroll" $tiny
+done
+# shellcheck disable=SC2086
+step gpu_exponents 130 python3 tests/benchmarks/gpu_check.py exponents $tiny
+exit "$failed"

@@ -1,0 +1,116 @@
+"""The presets are the experiments of arXiv:2602.05970, at its scale and at that of two cores."""
+
+import itertools
+import math
+
+import pytest
+
+from sweeps._jobs import expand
+from sweeps._spec import load_spec, preset_names
+from toymodels import KL, MSE, Adam, Evaluation, LearningRate, total_flops
+
+DEPTHS = (6, 12, 16, 24, 32, 48)
+CONSTANT = LearningRate(6e-4)
+BOTH = {"tied", "independent"}
+
+
+def rate(factor):
+    """6e-4 · factor/√ℓ, held for 80 % of the steps, then linear to 10 %."""
+    return {depth: 6e-4 * factor / math.sqrt(depth) for depth in (3, 6, 8, *DEPTHS)}
+
+
+PAPER = {
+    # preset: teachers, their depth, objective, given head, steps, rate by depth, depths, layer
+    "kl-independent": ({"independent"}, 128, KL, False, {40_000}, None, DEPTHS, "euler"),
+    "kl-tied": ({"tied"}, 128, KL, False, {40_000}, None, DEPTHS, "euler"),
+    "kl-tied-long": ({"tied"}, 128, KL, True, {80_000}, rate(4), DEPTHS, "euler"),
+    "mse": (BOTH, 128, MSE, None, {40_000, 80_000}, rate(2), DEPTHS, "euler"),
+    "mse-shallow": (BOTH, 24, MSE, None, {40_000}, rate(2), DEPTHS, "euler"),
+    "midpoint": (BOTH, 128, MSE, None, {80_000}, rate(2), (3, 6, 8, 12, 16, 24), "midpoint"),
+}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_says_what_it_does(name):
+    """A preset is named as its file, describes itself in a sentence, and trains at least three seeds."""
+    spec = load_spec(name)
+    assert spec.name == name
+    assert spec.description.endswith(".") and len(spec.description) > 20
+    assert spec.fit.floor == 0.0 and "teacher" in spec.fit.by
+    assert all(len(cohort.seeds) >= 3 for cohort in spec.cohorts)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_fit_is_of_one_condition(name):
+    """`by` separates all that differs between the rows of a preset, but depth and seed."""
+    spec = load_spec(name)
+    told_apart = {
+        "teacher": lambda cohort: {cohort.teacher.kind},
+        "steps": lambda cohort: {cohort.steps},
+        "temperature": lambda cohort: set(cohort.temperatures),
+    }
+    conditions = len(spec.cohorts) * len(spec.cohorts[0].temperatures)
+    found = {
+        tuple(sorted((column, value) for column, value in zip(spec.fit.by, values, strict=True)))
+        for cohort in spec.cohorts
+        for values in itertools.product(*(told_apart[column](cohort) for column in spec.fit.by))
+    }
+    assert len(found) == conditions
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_paper_scale(name):
+    """Width 32, hidden 128, batch 1024, three seeds, 10 × 1024 held out; the rest as in the paper's table."""
+    teachers, depth, objective, given, steps, rates, depths, layer = PAPER[name]
+    cohorts = load_spec(name).cohorts
+    assert {cohort.teacher.kind for cohort in cohorts} == teachers
+    assert {cohort.steps for cohort in cohorts} == steps
+    assert len(cohorts) == len(teachers) * len(steps)
+    for cohort in cohorts:
+        assert (cohort.width, cohort.hidden, cohort.batch) == (32, 128, 1024)
+        assert cohort.teacher.depth == depth
+        assert cohort.teacher.step == pytest.approx(depth**-0.5, rel=1e-15)
+        assert cohort.depths == depths and cohort.layer == layer and len(cohort.seeds) == 3
+        assert cohort.adam == Adam(0.9, 0.999, 1e-8)
+        assert cohort.evaluation == Evaluation(batches=10, batch=1024)
+        assert type(cohort.objective) is objective
+        if isinstance(cohort.objective, KL):
+            assert cohort.vocabulary == 128 and cohort.objective.given_head is given
+            found = cohort.temperatures
+            assert len(found) == 16 and (found[0], found[-1]) == (0.01, 1.0)
+            assert all(b / a == pytest.approx(100 ** (1 / 15)) for a, b in itertools.pairwise(found))
+        if rates is None:
+            assert cohort.learning_rate == CONSTANT
+        else:
+            assert (cohort.learning_rate.hold_fraction, cohort.learning_rate.final_fraction) == (0.8, 0.1)
+            for student in depths:
+                assert cohort.learning_rate.peak(student) == pytest.approx(rates[student], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_two_core_version(name):
+    """Each experiment has a version for two cores: the same teachers, objective and layer, and less work."""
+    paper, small = load_spec(name), load_spec(f"{name}-2core")
+    for what in ("layer", "objective"):
+        assert {_kind(c, what) for c in paper.cohorts} == {_kind(c, what) for c in small.cohorts}
+    assert {c.teacher.kind for c in paper.cohorts} == {c.teacher.kind for c in small.cohorts}
+    assert small.fit.floor == paper.fit.floor
+    assert sum(map(_work, expand(small.cohorts))) < 0.02 * sum(map(_work, expand(paper.cohorts)))
+
+
+def _kind(cohort, what):
+    value = getattr(cohort, what)
+    return value if isinstance(value, str) else (value.kind, getattr(value, "given_head", None))
+
+
+def _work(job):
+    return total_flops(job.config)
+
+
+def test_quickstart_shows_both_exponents():
+    """The main job: both teachers, six depths, at least two seeds, the exponent from the MSE."""
+    spec = load_spec("quickstart")
+    assert {cohort.teacher.kind for cohort in spec.cohorts} == BOTH
+    assert all(len(cohort.depths) == 6 and len(cohort.seeds) >= 2 for cohort in spec.cohorts)
+    assert {type(cohort.objective) for cohort in spec.cohorts} == {MSE}
+    assert spec.fit.by == ("teacher",)
