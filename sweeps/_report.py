@@ -42,7 +42,8 @@ def answers(
     """A fit of the depth law to each combination of the columns `by`; none for a table without rows.
 
     Rows with status `diverged` are left out, counted and said.
-    Raises ConfigError for a missing column (`group` may be missing where it is "seed").
+    Raises ConfigError for a missing column (`group` may be missing where it is "seed") and for a text where
+    a number should be.
     """
     import polars as pl
 
@@ -53,6 +54,7 @@ def answers(
             raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(table.columns)}")
     if table.is_empty():
         return []
+    table = table.with_columns(_numbers(table[column]) for column in (*law.columns, "loss"))
     by = tuple(dict.fromkeys(by))
     place = "_" * (1 + max(len(name) for name in table.columns))  # longer than every name that is taken
     numbered = table.with_row_index(place)
@@ -66,6 +68,19 @@ def answers(
         left_out = len(part) - len(kept)
         found.append(_answer(condition, law, kept.drop(place), kept[place].to_list(), left_out, group))
     return found
+
+
+def _numbers(column: "pl.Series") -> "pl.Series":
+    """The column, or its numbers where a text among them has made texts of all."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return column
+    numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
+    for row, (text, number) in enumerate(zip(column, numbers, strict=True)):
+        if text is not None and number is None:
+            raise ConfigError(f"column {column.name!r}, row {row}: {text!r} is not a number")
+    return numbers
 
 
 def _answer(

@@ -155,7 +155,8 @@ def main(text: str) -> None:
     arguments = json.loads(text)
     cores = arguments.pop("cores", None)
     if cores is not None:
-        os.sched_setaffinity(0, cores)
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
         if len(cores) == 1:  # as `sweeps._executors` starts its workers
             os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     print(json.dumps(TASKS[arguments.pop("task")](**arguments)))

@@ -17,7 +17,12 @@ import typer
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
 
-app = typer.Typer(help="Checks of the toy cohorts on one GPU.", no_args_is_help=True)
+app = typer.Typer(
+    help="Checks of the toy cohorts on one GPU.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 TINY = Annotated[bool, typer.Option("--tiny", help="Small sizes, to try the script on a CPU.")]
 
 
@@ -107,7 +112,6 @@ def exponents(
     """
     from toymodels import Adam, CohortConfig, Evaluation, Independent, LearningRate, Tied
 
-    began = time.monotonic()
     config = CohortConfig(
         steps=steps,
         # Quickstart's rate and decay, the rate lowered as 1/width.
@@ -119,14 +123,14 @@ def exponents(
     if tiny:
         depth = 8
         config = dataclasses.replace(config, width=4, depths=(2, 3, 4, 6), batch=32, steps=min(steps, 200))
-    for kind, share in ((Independent, 0.55), (Tied, 1.0)):  # the first one compiles
-        config = _train_and_fit(
-            dataclasses.replace(config, teacher=kind(depth=depth)), began + share * seconds
-        )
+    # The first teacher compiles and settles how many steps fit; the second shares its program.
+    independent = dataclasses.replace(config, teacher=Independent(depth=depth))
+    trained = _train_and_fit(independent, seconds=0.55 * seconds)
+    _train_and_fit(dataclasses.replace(trained, teacher=Tied(depth=depth)), seconds=math.inf)
 
 
-def _train_and_fit(config: Any, deadline: float) -> Any:
-    """Prints the exponent; returns the config trained, of fewer steps where `deadline` asked for that."""
+def _train_and_fit(config: Any, seconds: float) -> Any:
+    """Prints the exponent; returns the config trained, of fewer steps where `seconds` would not suffice."""
     import numpy as np
 
     from sweeps.laws import DepthLaw, fit, regime
@@ -136,20 +140,18 @@ def _train_and_fit(config: Any, deadline: float) -> Any:
     marks: list[tuple[float, int]] = []
 
     def on_progress(progress: Any) -> None:
-        marks.append((time.monotonic(), progress.step))
+        marks.append((time.monotonic() - began, progress.step))
         if len(marks) == 4:  # the first two hold compilations
             (before, first), (now, last) = marks[2:]
             rate = (last - first) / (now - before)
-            if (progress.steps - last) / rate > deadline - now:
+            if now + (progress.steps - last) / rate > seconds:
                 # Another number of steps is another program: what compiling has taken, it takes again.
-                left = deadline - now - (marks[1][0] - began)
-                raise _TooSlow(max(50, int(0.8 * rate * left)))
+                left = seconds - now - marks[1][0]
+                raise _TooSlow(min(config.steps, max(50, int(0.8 * rate * left))))
 
     try:
         result = train_cohort(config, on_progress=on_progress)
     except _TooSlow as slow:
-        if slow.steps >= config.steps:
-            raise
         print(f"{config.steps} steps do not fit: {slow.steps}", file=sys.stderr)
         return _train_and_fit(dataclasses.replace(config, steps=slow.steps), math.inf)
     students = [student for student in result.students if not student.diverged]

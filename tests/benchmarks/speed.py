@@ -20,7 +20,12 @@ from typing import Annotated, Any
 import typer
 
 HERE = Path(__file__).resolve().parent
-app = typer.Typer(help="Speed of the toy cohorts, as markdown tables.", no_args_is_help=True)
+app = typer.Typer(
+    help="Speed of the toy cohorts, as markdown tables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 Command = list[str]
 """Arguments of a Python process that prints its result as a line of JSON."""

@@ -140,9 +140,10 @@ def pretended(config: Any, exponent: float = 1.0) -> Any:
     steps = np.array(config.evaluation.at(config.steps))
 
     def angles(depth: int) -> Any:
-        update = 0.2 if depth > 1 else None
         return types.SimpleNamespace(
-            step_angles=np.full(depth, 0.1), update_angles=np.full(depth - 1, 0.2), update_angle=update
+            step_angles=np.full(depth, 0.1),
+            update_angles=np.full(depth - 1, 1.5),
+            update_angle=1.5 if depth > 1 else None,
         )
 
     return types.SimpleNamespace(

@@ -131,7 +131,7 @@ def test_rows_say_what_was_trained(instant):
         assert row["flops"] == 3 * student_forward_flops(WITH_KL, row["depth"]) * 16 * 20
         k = WITH_KL.temperatures.index(row["temperature"])
         assert row["loss"] == arrays[f"loss_{row['depth']}_{k}"][-1]
-    assert [row["update_angle"] for row in found] == [None, None, 0.2, 0.2]
+    assert [row["update_angle"] for row in found] == [None, None, 1.5, 1.5]
     assert all(len(arrays[f"loss_{d}_{k}"]) == len(arrays["steps"]) for d in (1, 2) for k in (0, 1))
     assert len(arrays["step_angles_teacher"]) == 4 and len(arrays["update_angles_teacher"]) == 3
 

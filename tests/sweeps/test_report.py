@@ -1,12 +1,14 @@
 """Laws of the answers: one fit a condition, and whatever is left out, refused or unknown is said."""
 
 import datetime
+import io
 import json
 import math
 
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from sweeps._config import ConfigError
 from sweeps._report import answers, as_json, exponents_table, sentences
@@ -116,14 +118,11 @@ def test_json_holds_only_json():
 
 def test_table_for_a_terminal():
     """The terminal's table has a row an answer, with the exponent and its interval, or why there is none."""
-    from rich.console import Console
-
     found = answers(table(), ("teacher",), 0.0)
     refused = answers(table().filter(pl.col("depth") < 8), ("teacher",), 0.0)
-    console = Console(width=160, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115
-    with console.capture() as capture:
-        console.print(exponents_table([found[0], refused[1]]))
-    text = capture.get()
+    console = Console(width=160, file=io.StringIO())
+    console.print(exponents_table([found[0], refused[1]]))
+    text = console.file.getvalue()
     low, high = found[0].fit.intervals["alpha"]
     assert f"{found[0].fit.estimates['alpha']:.3f}" in text and f"{low:.3f} to {high:.3f}" in text
     assert "ensemble averaging" in text and "refused" in text

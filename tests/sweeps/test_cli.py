@@ -1,0 +1,527 @@
+"""Laws of the command line: exit status, what goes to which stream, and that no call ends in a traceback."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sweeps._store import Store
+
+from .conftest import COMMAND
+
+HEAVY = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "polars", "matplotlib", "diffrax")
+
+
+def csv(folder: Path, text: str, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+GOOD = "depth,loss\n1,1.0\n2,0.5\n4,0.26\n8,0.124\n"
+
+
+def assert_one_sentence(done, status):
+    """The call failed with this status and one line on standard error, and nothing on standard output."""
+    assert done.status == status, done
+    assert done.out == ""
+    [line] = done.err.splitlines()
+    assert line.startswith("depthlaw: ")
+    assert "Traceback" not in line
+
+
+class TestHelp:
+    def test_imports_nothing_heavy(self, spawn):
+        """Help is there at once: none of the libraries that compute is imported for it."""
+        code = (
+            "import sys\nfrom sweeps.cli import main\nsys.argv = ['depthlaw', *sys.argv[1:]]\n"
+            "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+            f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+        )
+        for arguments in (["--help"], ["run", "--help"], ["fit", "--help"]):
+            done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+            assert done.returncode == 0 and done.stderr == "[]\n"
+            assert "Usage: depthlaw" in done.stdout
+
+    def test_a_bare_call_is_told_the_commands(self, call):
+        """`depthlaw` alone shows the commands; since it asked for nothing, its status is 2."""
+        done = call()
+        assert done.status == 2 and done.err == ""
+        for command in ("quickstart", "run", "presets", "table", "fit", "doctor"):
+            assert command in done.out
+        assert call("-h").out == done.out and call("-h").status == 0
+
+
+class TestWrongCalls:
+    """A call that cannot be right has status 2 and one sentence that names what is wrong."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
+            (["--rnu"], "No such option"),
+            (["run"], "Missing argument 'spec'; see `depthlaw run --help`"),
+            (["run", "tiny.toml", "more"], "(more); see `depthlaw run --help`"),
+            (
+                ["run", "quikstart"],
+                "'quikstart' is neither a preset nor a .toml file: did you mean 'quicksta",
+            ),
+            (["run", "nothing.toml"], "nothing.toml does not exist: name a TOML file or a preset"),
+            (["run", "mse", "--set", "widht=3"], "mse.toml (case 0, steps = 40000, widht = 3): widht is not"),
+            (["run", "mse", "--set", "width"], "--set 'width': it must be key=value"),
+            (["run", "mse", "--set"], "'--set' requires an argument"),
+            (["run", "mse", "--workers", "0"], "--workers"),
+            (["run", "mse", "--workers", "two"], "--workers"),
+            (["quickstart", "--set", "steps=0"], "steps is 0: it must be at least 1"),
+            (["table"], "Missing argument 'folder'"),
+            (["table", "nowhere"], "nowhere is not a folder of results: it has no spec.json"),
+            (["table", "."], "is not a folder of results: it has no spec.json"),
+            (["table", "nowhere", "--format", "xml"], "--format"),
+            (["fit"], "Missing argument 'TABLE'"),
+            (["fit", "nothing.csv"], "nothing.csv does not exist"),
+            (["fit", "table.xlsx"], "table.xlsx: a table is a .csv, .parquet or .json file, or a folder"),
+            (["fit", "."], "is not a folder of results: it has no spec.json"),
+            (
+                ["fit", "good.csv", "--floor", "low"],
+                "--floor: 'low' is neither a number from 0 up nor 'free'",
+            ),
+            (["fit", "good.csv", "--floor", "-1"], "--floor: '-1' is neither a number from 0 up nor 'free'"),
+            (
+                ["fit", "good.csv", "--floor", "nan"],
+                "--floor: 'nan' is neither a number from 0 up nor 'free'",
+            ),
+            (
+                ["fit", "good.csv", "--floor", "inf"],
+                "--floor: 'inf' is neither a number from 0 up nor 'free'",
+            ),
+            (
+                ["fit", "good.csv", "--by", "teacher"],
+                "column 'teacher' is not in the table: it has depth, lo",
+            ),
+            (["fit", "good.csv", "--group", "run"], "column 'run' is not in the table: it has depth, loss"),
+            (["fit", "text.csv"], "column 'loss', row 1: 'low' is not a number"),
+            (["fit", "other.csv"], "column 'loss' is not in the table: it has depth, val_loss"),
+            (["fit", "empty.csv"], "empty.csv cannot be read: "),
+            (["fit", "binary.parquet"], "binary.parquet cannot be read: "),
+            (["fit", "binary.json"], "binary.json cannot be read: "),
+            (["doctor", "--all"], "No such option"),
+        ],
+    )
+    def test_is_said_in_a_sentence(self, call, tmp_path, monkeypatch, arguments, sentence):
+        """Wrong command, option, spec, setting, table, column, folder or number."""
+        monkeypatch.chdir(tmp_path)
+        csv(tmp_path, GOOD, "good.csv")
+        csv(tmp_path, "depth,val_loss\n1,2\n", "other.csv")
+        csv(tmp_path, "depth,loss\n1,2\n2,low\n", "text.csv")
+        csv(tmp_path, "", "empty.csv")
+        for name in ("binary.parquet", "binary.json"):
+            (tmp_path / name).write_bytes(bytes(range(256)))
+        done = call(*arguments)
+        assert_one_sentence(done, 2)
+        assert sentence in done.err
+
+    def test_no_traceback_from_a_process(self, spawn):
+        """The same holds for a process of its own."""
+        assert_one_sentence(spawn("run", "nothing"), 2)
+        assert_one_sentence(spawn("fit", "nothing.csv"), 2)
+
+
+class TestFit:
+    def test_of_a_foreign_table(self, call, tmp_path):
+        """Any table with depth and loss will do: the estimate goes to standard output, notes beside it."""
+        [answer] = call("fit", csv(tmp_path, GOOD), "--json").json()
+        done = call("fit", csv(tmp_path, GOOD))
+        assert done.status == 0
+        assert f"{answer['alpha']:.3f}" in done.out and "converged" in done.out
+        assert done.err == "The table has no column 'seed': rows are taken as independent.\n"
+
+    def test_json(self, call, tmp_path):
+        """`--json` is strict JSON with the same answer, and nothing else, on standard output."""
+        done = call("fit", csv(tmp_path, GOOD), "--json")
+        [answer] = done.json()
+        assert done.status == 0 and answer["status"] == "converged" and answer["rows"] == 4
+        # By hand: slope of log loss on log depth, y = (0, -0.693, -1.347, -2.087), x = log 2 · (0, 1, 2, 3).
+        assert answer["alpha"] == pytest.approx(1.0, abs=0.01)
+        assert answer["interval"][0] < answer["alpha"] < answer["interval"][1]
+
+    @pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "CSV"])
+    def test_formats(self, call, tmp_path, suffix):
+        """A table is the same table in every format."""
+        rows = pl.read_csv(GOOD.encode())
+        path = tmp_path / f"x.{suffix}"
+        {"csv": rows.write_csv, "json": rows.write_json, "parquet": rows.write_parquet}[suffix.lower()](path)
+        assert call("fit", path, "--json").json() == call("fit", csv(tmp_path, GOOD), "--json").json()
+
+    def test_types_are_read_off_all_rows(self, call, tmp_path):
+        """A column that begins with hundreds of whole numbers may still hold fractions."""
+        rows = "".join(f"{1 + i % 7},1\n" for i in range(500))
+        done = call("fit", csv(tmp_path, f"depth,loss\n{rows}8,0.5\n"), "--json")
+        assert done.json()[0]["rows"] == 501
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("depth,loss\n1,1.0\n2,0.5\n", "2 distinct depth(s) [1.0, 2.0], but c and alpha need at least 3"),
+            ("depth,loss\n1,1.0\n2,0.5\n4,0\n", "column 'loss', row 2 (depth 4): 0 must be > 0"),
+            ("depth,loss\n1,1.0\n2,-0.5\n4,0.3\n", "column 'loss', row 1 (depth 2): -0.5 must be > 0"),
+            ("depth,loss\n0,1.0\n2,0.5\n4,0.3\n", "column 'depth', row 0: 0 must be > 0"),
+            ("depth,loss\n1,1.0\n2,\n4,0.3\n", "column 'loss', row 1: nan is not finite"),
+            ("depth,loss\n1,1.0\n2,nan\n4,0.3\n", "column 'loss', row 1: nan is not finite"),
+            ("depth,loss\n1,1.0\n2, inf\n4,0.3\n", "column 'loss', row 1: inf is not finite"),
+        ],
+    )
+    def test_refused_fit(self, call, tmp_path, text, sentence):
+        """A table that the law cannot be fitted to: status 1, and the row and the rule are named."""
+        for options in ((), ("--json",)):
+            done = call("fit", csv(tmp_path, text), *options)
+            assert done.status == 1 and sentence in done.err
+            assert done.err.splitlines()[-1] == "depthlaw: 1 of 1 fits are not to be trusted: see above"
+        assert sentence in done.json()[0]["notes"][0]
+
+    def test_no_rows(self, call, tmp_path):
+        """A table with columns and no rows has no fit, which is said."""
+        done = call("fit", csv(tmp_path, "depth,loss\n"))
+        assert_one_sentence(done, 1)
+        assert "there are no rows, so there is no fit" in done.err
+
+    def test_floor(self, call, tmp_path):
+        """A file's floor is 0 unless told; 'free' fits it; one above the smallest loss is refused."""
+        path = csv(tmp_path, "depth,loss\n" + "".join(f"{d},{1 / d + 0.1}\n" for d in (1, 2, 4, 8, 16)))
+        assert call("fit", path, "--json", "--floor", "0.1").json()[0]["alpha"] == pytest.approx(1.0)
+        assert call("fit", path, "--json", "--floor", "free").json()[0]["alpha"] == pytest.approx(
+            1.0, abs=1e-4
+        )
+        default = call("fit", path, "--json")
+        assert default.json() == call("fit", path, "--json", "--floor", "0").json()
+        assert default.json()[0]["alpha"] < 0.9
+        done = call("fit", path, "--floor", "0.5")
+        assert done.status == 1 and "floor: 0.5 is not below the smallest loss" in done.err
+
+    def test_of_results(self, call, tiny_results):
+        """A folder of results is fitted as its spec says, to what `run` wrote beside the records."""
+        done = call("fit", tiny_results, "--json")
+        assert done.status == 0
+        assert done.json() == json.loads((tiny_results / "fits.json").read_text())
+        assert [answer["teacher"] for answer in done.json()] == ["independent", "tied"]
+        by_seed = call("fit", tiny_results, "--json", "--by", "teacher", "--by", "seed", "--group", "none")
+        assert [(a["teacher"], a["seed"]) for a in by_seed.json()] == [
+            ("independent", 0),
+            ("independent", 1),
+            ("tied", 0),
+            ("tied", 1),
+        ]
+
+    def test_of_unfinished_results(self, call, tiny_results, tmp_path):
+        """A fit without all of the sweep's students is shown, and not to be trusted."""
+        out = shutil.copytree(tiny_results, tmp_path / "out")
+        next(out.glob("jobs/*/record.json")).unlink()
+        done = call("fit", out, "--json")
+        assert done.status == 1 and sum(answer["rows"] for answer in done.json()) == 9
+        assert f"1 job(s) of {out} have no record yet: the same `depthlaw run` continues" in done.err
+
+
+class TestTable:
+    def test_formats_agree(self, call, tiny_results, tmp_path):
+        """CSV, JSON and Parquet hold the same rows, on standard output and in a file named for its format."""
+        expected = Store(tiny_results).table()
+        for suffix, read in (("csv", pl.read_csv), ("json", pl.read_json), ("parquet", pl.read_parquet)):
+            path = tmp_path / f"rows.{suffix}"
+            done = call("table", tiny_results, "--out", path)
+            assert (done.status, done.out, done.err) == (0, "", f"wrote {path}: 12 rows\n")
+            found = read(path, schema=expected.schema) if suffix == "json" else read(path)
+            assert found.select(pl.col(name).cast(kind) for name, kind in expected.schema.items()).equals(
+                expected
+            )
+        explicit = tmp_path / "rows.txt"
+        assert call("table", tiny_results, "--out", explicit, "--format", "json").status == 0
+        assert explicit.read_bytes() == (tmp_path / "rows.json").read_bytes()
+
+    def test_standard_output_is_data_alone(self, call, tiny_results, tmp_path):
+        """What is piped is the table; what is to be said of it goes to standard error."""
+        out = shutil.copytree(tiny_results, tmp_path / "out")
+        record = next(out.glob("jobs/*/record.json"))
+        record.write_text("{")
+        done = call("table", out)
+        assert done.status == 0 and f"{record} is not a whole record" in done.err
+        assert len(pl.read_csv(done.out.encode())) == 9
+        assert len(call("table", out, "--format", "json").json()) == 9
+
+    def test_unwritable(self, call, tiny_results, tmp_path):
+        """A file that cannot be written: status 1 and why."""
+        done = call("table", tiny_results, "--out", csv(tmp_path, "") / "rows.csv")
+        assert_one_sentence(done, 1)
+        assert "rows.csv cannot be written: " in done.err
+        assert_one_sentence(call("table", tiny_results, "--out", tmp_path), 1)
+
+    def test_streams_that_end(self, tiny_results):
+        """A reader that has gone, a full disk or a closed stream: no traceback, and no status 0 for loss."""
+        command = [*COMMAND, "table", str(tiny_results)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as gone:
+            gone.stdout.close()
+            assert gone.stderr.read() == b"" and gone.wait() == 1
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr == "depthlaw: the output cannot be read or written: No space left on device\n"
+        closed = subprocess.run(
+            ["/bin/sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True
+        )
+        assert (closed.returncode, closed.stderr) == (0, "")
+
+    def test_piped_to_head(self, tiny_results):
+        """`| head -1` shows the header and nothing else."""
+        done = subprocess.run(
+            ["/bin/sh", "-c", '"$@" | head -1', "sh", *COMMAND, "table", str(tiny_results)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0 and done.stderr == ""
+        assert done.stdout.startswith("job,teacher,rho,") and len(done.stdout.splitlines()) == 1
+
+
+class TestRun:
+    def test_rows_and_fits(self, call, tiny_file, tmp_path, instant):
+        """A run writes its rows and fits, shows the exponents on standard output and the rest beside it."""
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
+        assert done.status == 0
+        assert "ensemble averaging" in done.out and "independent" in done.out
+        assert f"rows, curves and fits in {tmp_path / 'out'}" in done.err
+        assert "[4/4] " in done.err and "[" not in done.out.replace("[0", "")
+        fits = json.loads((tmp_path / "out" / "fits.json").read_text())
+        assert [entry["teacher"] for entry in fits] == ["independent", "tied"]
+        assert all(0.9 < entry["alpha"] < 1.1 for entry in fits)
+
+    def test_default_folder(self, call, tiny_file, tmp_path, instant, monkeypatch):
+        """Results go to results/NAME, and a second spec of that name is refused there."""
+        monkeypatch.chdir(tmp_path)
+        assert call("run", tiny_file, "--workers", "1").status == 0
+        assert len(Store(tmp_path / "results" / "tiny").table()) == 12
+        done = call("run", tiny_file, "--workers", "1", "--set", "steps=21")
+        assert_one_sentence(done, 2)
+        assert "holds results of another spec: choose another --out or remove it" in done.err
+        assert len(instant) == 4
+
+    def test_failing_job(self, call, tiny_file, tmp_path, instant, monkeypatch):
+        """A job that fails is said with its reason, the others are kept, and the status is 1."""
+        from sweeps import _executors
+
+        train = _executors.train
+
+        def fail(group, **options):
+            if group[0].label == "tied, seed 1":
+                raise ValueError("a single student needs too much memory")
+            return train(group, **options)
+
+        monkeypatch.setattr(_executors, "train", fail)
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
+        assert done.status == 1
+        assert "failed: tied, seed 1: ValueError: a single student needs too much memory" in done.err
+        assert done.err.splitlines()[-1] == "depthlaw: 1 of 4 jobs failed"
+        assert len(Store(tmp_path / "out").table()) == 9
+
+    def test_diverged_student(self, call, tiny_file, tmp_path, instant, monkeypatch):
+        """A student that diverged has its row, is left out of the fit, is said, and makes the status 1."""
+        import toymodels
+
+        pretend = toymodels.train_cohort
+
+        def diverging(config, **options):
+            result = pretend(config)
+            result.students[0].diverged = True
+            return result
+
+        monkeypatch.setattr(toymodels, "train_cohort", diverging)
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
+        assert done.status == 1
+        assert "tied, seed 0: 3 students, 1 diverged" in done.err
+        assert "teacher tied: 2 diverged student(s) left out of the fit." in done.err
+        assert done.err.splitlines()[-1] == "depthlaw: 2 of 2 fits are not to be trusted: see above"
+        table = Store(tmp_path / "out").table().filter(pl.col("depth") == 1)
+        assert set(table["status"]) == {"diverged"} and table["loss"].null_count() == 4
+
+    def test_unwritable(self, call, tiny_file, tmp_path, instant):
+        """A folder that cannot be made: status 1 and one sentence, before anything is trained."""
+        done = call("run", tiny_file, "--out", csv(tmp_path, "") / "x")
+        assert_one_sentence(done, 1)
+        assert "cannot be written" in done.err and instant == []
+
+    def test_dry_run(self, call, tiny_file, tmp_path, instant, monkeypatch):
+        """`--dry-run` tells jobs, students, FLOPs, time and memory, and neither trains nor writes."""
+        monkeypatch.chdir(tmp_path)
+        done = call("run", tiny_file, "--dry-run")
+        assert done.status == 0 and done.err == ""
+        assert done.out.startswith("tiny: 4 jobs, 12 students, ") and "FLOPs" in done.out
+        assert "about " in done.out and "MiB" in done.out
+        assert instant == [] and list(tmp_path.iterdir()) == []
+
+    def test_no_device(self, spawn, tiny_file, tmp_path):
+        """Where JAX finds no device, that is the reason, in a sentence."""
+        done = spawn("doctor", JAX_PLATFORMS="nothing")
+        assert_one_sentence(done, 1)
+        assert "JAX finds no device: Unable to initialize backend 'nothing'" in done.err
+
+    def test_presets(self, call):
+        """Every preset is listed with what it does."""
+        from sweeps._spec import load_spec, preset_names
+
+        done = call("presets")
+        assert done.status == 0
+        for name in preset_names():
+            assert f" {name} " in done.out and load_spec(name).description in done.out
+
+
+class TestQuickstart:
+    def test_summary(self, call, tmp_path, instant):
+        """The main job leaves its rows, both exponents with interval and regime, time, memory and figure."""
+        out = tmp_path / "out"
+        done = call("quickstart", "--out", out, "--workers", "1")
+        assert done.status == 0, done.err
+        summary = json.loads((out / "summary.json").read_text())
+        assert set(summary["teachers"]) == {"independent", "tied"}
+        for answer in summary["teachers"].values():
+            low, high = answer["interval"]
+            assert low < answer["alpha"] < high and answer["regime"] == "ensemble averaging"
+            assert answer["update_angle"] == 1.5
+        assert summary["wall_seconds"] > 0 and summary["peak_memory_bytes"] > 2**20
+        assert (summary["jobs"], summary["jobs_reused"]) == (6, 0)
+        assert (out / "inverse_depth_toy.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_no_figure_of_what_is_not_trusted(self, call, tmp_path, instant):
+        """With two depths there is no exponent: no figure either, and status 1, not a traceback."""
+        out = tmp_path / "out"
+        done = call("quickstart", "--out", out, "--workers", "1", "--set", "depths=[2, 3]")
+        assert done.status == 1
+        assert "2 distinct depth(s)" in done.err and "no figure" in done.err and "Traceback" not in done.err
+        assert json.loads((out / "summary.json").read_text())["teachers"]["tied"]["alpha"] is None
+        assert not list(out.glob("*.png"))
+
+
+class TestSurroundings:
+    def test_ascii_locale_without_a_terminal(self, spawn, tiny_results, tmp_path):
+        """In a locale of plain ASCII and without TERM every output works, and is plain ASCII."""
+        plain = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "TERM": ""}
+        for arguments in (["fit", tiny_results], ["presets"], ["table", tiny_results], ["--help"]):
+            done = spawn(*arguments, **plain)
+            assert done.status == 0, done.err
+            assert done.out.isascii() and done.err.isascii() and len(done.out) > 100
+        named = csv(tmp_path, "depth,loss,name\n" + "".join(f"{d},{1 / d},größe\n" for d in (1, 2, 4)))
+        done = spawn("fit", named, "--by", "name", **plain)
+        assert done.status == 0 and "gr??e" in done.out and "name gr??e: The rows follow" in done.err
+
+    def test_name_clash(self, spawn, tmp_path):
+        """Started where another `llm` hides ours, every command refuses with its place and the remedy."""
+        (tmp_path / "llm").mkdir()
+        (tmp_path / "llm" / "__init__.py").write_text("")
+        done = spawn("presets", cwd=tmp_path)
+        assert_one_sentence(done, 1)
+        assert f"package 'llm' is {tmp_path / 'llm'}, not depthlaw's" in done.err
+        assert "install depthlaw in an environment of its own" in done.err
+
+    def test_any_folder(self, spawn, tmp_path):
+        """Started in a folder without such a name, the same command runs."""
+        assert spawn("presets", cwd=tmp_path).status == 0
+
+
+def children(parent: int) -> list[int]:
+    """The processes that `parent` started, but the one that keeps track of semaphores."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                if b"spawn_main" in stat.with_name("cmdline").read_bytes():
+                    found.append(int(stat.parent.name))
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether none of the processes runs any more, five seconds from now at the latest."""
+    for _ in range(100):
+        if not any(_runs(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+class TestStopped:
+    """A run that is stopped leaves no process and nothing half-written."""
+
+    @contextlib.contextmanager
+    def running(self, spec: Path, out: Path, ready):
+        """A run that would never end, once `ready`, in a process group of its own; its workers' ids."""
+        command = [*COMMAND, "run", str(spec), "--out", str(out), "--workers", "2"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, text=True) as process:
+            try:
+                workers: list[int] = []
+                waited = time.monotonic()
+                while len(workers) < 2 or not ready():
+                    assert process.poll() is None and time.monotonic() - waited < 100
+                    workers = children(process.pid)
+                    time.sleep(0.05)
+                yield process, workers
+            finally:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def endless(self, tiny_file, tmp_path):
+        path = tmp_path / "endless.toml"
+        text = tiny_file.read_text().replace("[grid]", "[grid]\nsteps = [1_000_000_000, 20]")
+        path.write_text(text.replace('["tied", "independent"]', '["tied"]').replace("[0, 1]", "[0]"))
+        return path
+
+    def test_interrupt(self, tiny_file, tmp_path, tiny_results):
+        """Ctrl-C, which reaches every process: status 130, one sentence, and what had ended is recorded."""
+        out = tmp_path / "out"
+
+        def recorded():
+            return list(out.glob("jobs/*/record.json"))
+
+        with self.running(self.endless(tiny_file, tmp_path), out, recorded) as (process, workers):
+            os.killpg(process.pid, signal.SIGINT)
+            err = process.communicate(timeout=30)[1]
+            assert process.returncode == 130
+            assert gone(workers)
+        said = err.splitlines()
+        assert said[0] == "2 job(s) to run" and said[1].startswith("[1/2] tied, seed 0: 3 students")
+        assert said[2].startswith("depthlaw: stopped by SIGINT; jobs that had ended are recorded")
+        assert len(said) == 3
+        assert [path for path in out.rglob("*") if path.name.startswith(".")] == []
+        skipped: list[str] = []
+        assert len(Store(out).table(skipped)) == 3 and skipped == []
+
+    def test_terminate(self, tiny_file, tmp_path):
+        """SIGTERM, to the command alone: status 143, and its workers end with it."""
+        with self.running(self.endless(tiny_file, tmp_path), tmp_path / "out", lambda: True) as (
+            process,
+            workers,
+        ):
+            process.send_signal(signal.SIGTERM)
+            err = process.communicate(timeout=30)[1]
+            assert process.returncode == 143 and "stopped by SIGTERM" in err and "Traceback" not in err
+            assert gone(workers)
+
+    def test_killed(self, tiny_file, tmp_path):
+        """Even when the command is killed and can do nothing any more, its workers end."""
+        with self.running(self.endless(tiny_file, tmp_path), tmp_path / "out", lambda: True) as (
+            process,
+            workers,
+        ):
+            time.sleep(0.5)  # workers watch their parent from the moment their job is handed to them
+            process.kill()
+            process.wait()
+            assert gone(workers)
