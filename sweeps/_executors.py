@@ -64,9 +64,21 @@ class InProcess(Executor):
         _one_thread()
         import jax
 
+        _share_cores(jobs)
         together = jax.default_backend() != "cpu"
         for group in merge(jobs) if together else [[job] for job in jobs]:
             yield from run_group(group, on_tick)
+
+
+def _share_cores(jobs: list[Job]) -> None:
+    """One CPU device a core, if the steps are long enough to be shared; before JAX starts its devices."""
+    import jax
+
+    from toymodels import worth_sharing
+
+    if any(worth_sharing(job.config) for job in jobs) and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        with contextlib.suppress(RuntimeError):  # devices already started: they stay as they are
+            jax.config.update("jax_num_cpu_devices", len(available_cores()))
 
 
 class Processes(Executor):

@@ -22,7 +22,7 @@ from toymodels._layers import LAYERS, MLP, AbstractLayer, Euler, Midpoint, rms_n
 from toymodels._limits import FlowNetwork
 from toymodels._network import AbstractNetwork, ResidualNetwork, draw_layers
 from toymodels._objectives import KL, MSE, Objective
-from toymodels._plan import Plan, memory_limit, split
+from toymodels._plan import Plan, memory_limit, split, worth_sharing
 from toymodels._teachers import Correlated, Flow, Independent, Teacher, Tied
 from toymodels._train import (
     CohortResult,
@@ -79,4 +79,5 @@ __all__ = [
     "teacher_forward_flops",
     "total_flops",
     "train_cohort",
+    "worth_sharing",
 ]

@@ -4,7 +4,8 @@ The rules (figures: tests/benchmarks/README.md):
 - CPU: replicates (seeds, temperatures) one after another. XLA runs a batch of small matrix products slower
   than the same products in turn.
 - GPU: replicates vmapped, so that one kernel serves them all.
-- Several devices: the batch is split over them and gradients are averaged; each draws the same inputs.
+- Several devices and a step of at least `SHARED_FLOPS`: the batch is split over them and gradients are
+  averaged; each draws the same inputs.
 - Over the memory limit: the cohort is split by seeds, then temperatures, then depths, and the parts run
   one after another. Keys depend on seed and depth alone, so every student sees what it would have seen.
 """
@@ -15,12 +16,16 @@ from dataclasses import dataclass
 
 import jax
 
-from toymodels._accounting import memory_bytes
+from toymodels._accounting import memory_bytes, step_flops
 from toymodels._config import CohortConfig
 from toymodels._objectives import KL
 
 MEMORY_SHARE = 0.8
 """Of the memory that the device reports, how much a cohort may take."""
+
+
+SHARED_FLOPS = 10**9
+"""FLOPs of a training step from which its batch is split over devices."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,14 @@ class Plan:
     def choose(cls, config: CohortConfig) -> "Plan":
         """The plan for JAX's default devices."""
         local = jax.local_devices()
-        shared = config.batch % len(local) == 0 and config.evaluation.batch % len(local) == 0
+        even = config.batch % len(local) == 0 and config.evaluation.batch % len(local) == 0
+        shared = even and worth_sharing(config)
         return cls(vmapped=local[0].platform != "cpu", devices=len(local) if shared else 1)
+
+
+def worth_sharing(config: CohortConfig) -> bool:
+    """Whether a step is long enough for several devices: below `SHARED_FLOPS` they wait for each other."""
+    return step_flops(config) >= SHARED_FLOPS
 
 
 def memory_limit() -> int:

@@ -1,7 +1,8 @@
 """Geometry of a trajectory of hidden states, whoever made it (arXiv:2602.05970, section 3).
 
-A trajectory is an array `states` whose first axis is depth, h_0 … h_ℓ, with the features along `axis` (the
-last unless told otherwise; the toy networks put them at `axis=1`), of JAX or numpy. Every other axis is kept: tokens, batch.
+A trajectory is an array `states`, of JAX or numpy, whose first axis is depth, h_0 … h_ℓ, with the features
+along `axis` (the last unless told otherwise; the toy networks put them at `axis=1`). Every other axis is
+kept: tokens, batch.
 Δh_l = h_{l+1} − h_l is the update of layer l. Angles are in radians.
 
 At the edges: equal non-zero vectors are at angle 0 and opposite ones at π, exactly; a zero vector is

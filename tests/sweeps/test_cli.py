@@ -361,6 +361,7 @@ class TestRun:
         assert done.out.startswith("tiny: 4 jobs, 12 students, ") and "FLOPs" in done.out
         assert "about " in done.out and "MiB" in done.out
         assert instant == [] and list(tmp_path.iterdir()) == []
+        assert os.environ["OPENBLAS_NUM_THREADS"] == "1"  # the rate it measures is that of one core
 
     def test_no_device(self, spawn, tiny_file, tmp_path):
         """Where JAX finds no device, that is the reason, in a sentence."""

@@ -162,7 +162,9 @@ def test_features_may_lie_on_any_axis(axis):
 @pytest.mark.parametrize("axis", [0, 3, -3, -4])
 def test_the_depth_axis_is_no_feature_axis(axis):
     """Axis 0 is depth; it, and axes that are not there, are refused."""
-    with pytest.raises(ValueError, match=rf"axis={axis} is not a feature axis of states with shape \(5, 3, 4\)"):
+    with pytest.raises(
+        ValueError, match=rf"axis={axis} is not a feature axis of states with shape \(5, 3, 4\)"
+    ):
         dynamics.step_angles(jnp.zeros((5, 3, 4)), axis=axis)
 
 

@@ -99,8 +99,8 @@ def test_names_and_counts_are_what_a_config_uses(kind):
     """`mlps_per_layer` is the number of MLPs that a layer holds."""
     layer = kind.draw(jax.random.key(0), WIDTH, HIDDEN)
     one = MLP.draw(jax.random.key(0), WIDTH, HIDDEN)
-    count = sum(leaf.size for leaf in jax.tree.leaves(layer)) // sum(leaf.size for leaf in jax.tree.leaves(one))
-    assert count == kind.mlps_per_layer
+    of_layer, of_mlp = (sum(leaf.size for leaf in jax.tree.leaves(tree)) for tree in (layer, one))
+    assert of_layer == kind.mlps_per_layer * of_mlp
 
 
 def test_euler_and_midpoint_are_their_equations():

@@ -68,7 +68,9 @@ def test_an_untrained_student_is_the_identity(kind, vocabulary):
 
 def test_a_layer_depends_on_its_own_index_alone():
     """The first layers of a deep draw are those of a shallow one: depth does not reshuffle weights."""
-    deep, shallow = (draw_layers(LAYERS["euler"], jax.random.key(0), depth, WIDTH, HIDDEN) for depth in (9, 4))
+    deep, shallow = (
+        draw_layers(LAYERS["euler"], jax.random.key(0), depth, WIDTH, HIDDEN) for depth in (9, 4)
+    )
     for a, b in zip(jax.tree.leaves(deep), jax.tree.leaves(shallow), strict=True):
         np.testing.assert_array_equal(a[:4], b)
 

@@ -92,7 +92,9 @@ def test_tied_updates_align_as_the_teacher_deepens():
 
 def test_rho_interpolates_the_alignment_monotonically():
     """The mean cosine between neighbouring updates rises with ρ, from 0 at ρ = 0 towards 1 at ρ = 1."""
-    cosines = [mean_cosine(trajectories(Correlated(depth=64, rho=rho))) for rho in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    cosines = [
+        mean_cosine(trajectories(Correlated(depth=64, rho=rho))) for rho in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
     assert np.all(np.diff(cosines) > 0)
     assert abs(cosines[0]) < 0.1
     assert cosines[-1] > 0.95

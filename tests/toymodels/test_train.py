@@ -68,7 +68,9 @@ def assert_same(ours, theirs, **tolerance):
 @pytest.fixture(scope="module")
 def whole():
     """Both configs trained as one cohort, replicates one after another."""
-    return {id(config): train_cohort(config, plan=Plan(vmapped=False, devices=1)) for config in (SMALL, WITH_KL)}
+    return {
+        id(config): train_cohort(config, plan=Plan(vmapped=False, devices=1)) for config in (SMALL, WITH_KL)
+    }
 
 
 def train_alone(config, depth, seed, temperature):
@@ -98,7 +100,8 @@ def train_alone(config, depth, seed, temperature):
     def held_out(student):
         key = purpose_key(seed, Purpose.EVALUATION)
         shape = (config.width, config.evaluation.batch)
-        batches = [jax.random.normal(jax.random.fold_in(key, i), shape) for i in range(config.evaluation.batches)]
+        keys = [jax.random.fold_in(key, index) for index in range(config.evaluation.batches)]
+        batches = [jax.random.normal(key, shape) for key in keys]
         return float(np.mean([mean_loss(student, x) for x in batches]))
 
     found = []
@@ -153,14 +156,18 @@ def test_every_part_of_a_split_fits_and_none_is_lost(config):
     limit = max(memory_bytes(part, False) for part in _singles(config))
     parts = split(config, False, limit)
     assert all(memory_bytes(part, False) <= limit for part in parts)
-    students = [(d, s, t) for part in parts for d in part.depths for s in part.seeds for t in part.temperatures]
+    students = [
+        (d, s, t) for part in parts for d in part.depths for s in part.seeds for t in part.temperatures
+    ]
     wanted = {(d, s, t) for d in config.depths for s in config.seeds for t in config.temperatures}
     assert len(students) == len(wanted) and set(students) == wanted
 
 
 def test_a_student_that_cannot_fit_is_refused():
     """The message says how much is needed, how much may be used, and what to lower."""
-    with pytest.raises(ValueError, match=r"single student of depth .* needs about .* lower batch, width or depth"):
+    with pytest.raises(
+        ValueError, match=r"single student of depth .* needs about .* lower batch, width or depth"
+    ):
         train_cohort(SMALL, max_bytes=1000)
 
 
@@ -175,24 +182,26 @@ def test_the_same_config_gives_the_same_bits(config, whole):
 
 
 def test_batches_split_over_devices_give_the_same_losses():
-    """Two CPU devices, each with half of every batch, train to the same losses up to rounding."""
+    """Two CPU devices, each with half of every batch, train to the same losses up to rounding.
+
+    They are chosen for long steps only, and not for a batch that they do not divide.
+    """
     code = f"""
+import dataclasses
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np
 from toymodels import *
 config = {SMALL!r}
 results = [train_cohort(config, plan=Plan(False, devices)) for devices in (1, 2)]
-assert Plan.choose(config) == Plan(False, 2), Plan.choose(config)
+large = dataclasses.replace(config, width=256, batch=1024)
+assert Plan.choose(config) == Plan(False, 1), Plan.choose(config)
+assert Plan.choose(large) == Plan(False, 2), Plan.choose(large)
+assert Plan.choose(dataclasses.replace(large, batch=1023)) == Plan(False, 1)
 for one, two in zip(results[0].students, results[1].students, strict=True):
     np.testing.assert_allclose(two.losses, one.losses, rtol=1e-3, atol=1e-7)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-
-
-def test_an_odd_batch_is_not_split():
-    """A batch that devices do not divide runs on one device rather than failing."""
-    assert Plan.choose(dataclasses.replace(SMALL, batch=17)).devices == 1
 
 
 @dataclass(frozen=True)
@@ -216,11 +225,8 @@ def test_training_is_traced_once():
     assert Counted.traces == 2 * len(config.depths)
 
 
-def test_a_diverged_student_is_stopped_and_hurts_nobody(whole):
-    """A student whose loss becomes non-finite keeps its last finite weights; the others go on as without it.
-
-    The rate is such that only the deepest student overflows: its layers multiply what the others add.
-    """
+def test_a_diverged_student_is_stopped_and_hurts_nobody():
+    """A student whose loss becomes non-finite keeps its last finite weights; the others go on as without it."""
     calm = CohortConfig(
         teacher=Tied(depth=6),
         width=4,
@@ -261,10 +267,12 @@ class Poisoned(MSE):
 
 def test_no_student_is_done_without_a_finite_loss():
     """With a rate that overflows float32, students diverge; whoever does not has finite losses to show."""
-    result = train_cohort(dataclasses.replace(SMALL, learning_rate=LearningRate(1e30)))
+    result = train_cohort(dataclasses.replace(WITH_KL, learning_rate=LearningRate(1e30)))
     assert any(student.diverged for student in result.students)
     for student in result.students:
-        assert student.diverged or (np.isfinite(student.losses[-1]) and student.trained_steps == SMALL.steps)
+        assert student.diverged or (
+            np.isfinite(student.losses[-1]) and student.trained_steps == WITH_KL.steps
+        )
 
 
 @pytest.mark.parametrize(
@@ -325,7 +333,9 @@ def test_progress_reaches_the_end_in_order():
 
 
 @pytest.mark.parametrize("layer", ["euler", "midpoint"])
-@pytest.mark.parametrize("config", [SMALL, WITH_KL, dataclasses.replace(WITH_KL, objective=KL(given_head=True))])
+@pytest.mark.parametrize(
+    "config", [SMALL, WITH_KL, dataclasses.replace(WITH_KL, objective=KL(given_head=True))]
+)
 def test_num_params_counts_what_is_trained(config, layer):
     """`num_params` is the number of entries of a student's trained arrays."""
     config = dataclasses.replace(config, layer=layer)
@@ -376,9 +386,7 @@ def test_the_memory_estimate_is_near_what_xla_plans():
     """For a cell dominated by activations the estimate is within a factor of two of XLA's own plan."""
     from toymodels._train import _compiled, _draw, _Program
 
-    config = CohortConfig(
-        teacher=Tied(depth=16), width=32, depths=(6, 24), seeds=(0,), batch=1024, steps=10
-    )
+    config = CohortConfig(teacher=Tied(depth=16), width=32, depths=(6, 24), seeds=(0,), batch=1024, steps=10)
     plan = Plan(False, 1)
     states, streams = _draw(config, plan)
     segment, _, _ = _compiled(_Program.of(config, plan))
