@@ -226,7 +226,7 @@ def test_training_is_traced_once():
 
 
 def test_a_diverged_student_is_stopped_and_hurts_nobody():
-    """A student whose loss becomes non-finite keeps its last finite weights; the others go on as without it."""
+    """A student whose loss turns non-finite keeps its last finite weights; the others go on as without it."""
     calm = CohortConfig(
         teacher=Tied(depth=6),
         width=4,

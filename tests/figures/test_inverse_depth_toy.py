@@ -1,0 +1,69 @@
+"""Laws of the figure of a toy sweep."""
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from figures import inverse_depth_toy
+from sweeps._executors import InProcess
+from sweeps._progress import Lines
+from sweeps._run import run_sweep
+from sweeps._spec import parse_spec
+
+SOURCE = {
+    "sweep": {"name": "tiny"},
+    "base": {
+        "width": 4,
+        "depths": [1, 2, 4],
+        "seeds": [0, 1],
+        "batch": 16,
+        "steps": 40,
+        "learning_rate": {"base": 1e-2},
+        "evaluation": {"batches": 1, "batch": 32, "points": 4, "first_step": 5},
+    },
+    "grid": {"teacher": [{"kind": "independent", "depth": 8}, {"kind": "tied", "depth": 8}]},
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A sweep of two teachers, two seeds and three depths."""
+    out = tmp_path_factory.mktemp("results")
+    run_sweep(parse_spec(SOURCE, "test"), out, Lines(Console(quiet=True)), executor=InProcess())
+    return out
+
+
+def test_panels_hold_what_was_recorded(results):
+    """Losses are those of the rows; the exponent over training ends at the fit's; angles have ℓ entries."""
+    store, table = inverse_depth_toy.load(results)
+    panels = inverse_depth_toy.compute(store, table)
+    assert [panel.teacher for panel in panels] == ["independent", "tied"]
+    for panel in panels:
+        rows = table.filter(teacher=panel.teacher)
+        assert sorted(panel.losses.ravel().tolist()) == sorted(rows["loss"].to_list())
+        # With every seed at every depth, the fit with a level a seed is the mean of the seeds' slopes.
+        last = np.mean(panel.exponents[:, -1])
+        assert last == pytest.approx(panel.fit.estimates["alpha"], rel=1e-4)
+        assert [angles.size for angles in panel.teacher_angles] == [8, 7]
+        assert [angles.size for angles in panel.student_angles] == [4, 3]
+
+
+def test_the_same_results_give_the_same_files(results, tmp_path):
+    """Drawing twice writes the same PNG and PDF to the last byte: no dates, no randomness, no display."""
+    first = inverse_depth_toy.draw(results, tmp_path / "a")
+    second = inverse_depth_toy.draw(results, tmp_path / "b")
+    assert [path.suffix for path in first] == [".png", ".pdf"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        assert one.stat().st_size > 10_000
+
+
+def test_axes_carry_their_units_and_slopes(results):
+    """Log axes on the losses, labels with units, and guides of slope 1 and 3 in the legend."""
+    figure = inverse_depth_toy.plot(inverse_depth_toy.compute(*inverse_depth_toy.load(results)))
+    losses, exponents, updates, states = figure.axes
+    assert (losses.get_xscale(), losses.get_yscale()) == ("log", "log")
+    assert "layers" in losses.get_xlabel() and "step" in exponents.get_xlabel()
+    assert "rad" in updates.get_ylabel() and "rad" in states.get_ylabel()
+    labels = " ".join(text.get_text() for text in losses.get_legend().get_texts())
+    assert "slope −1" in labels and "slope −3" in labels

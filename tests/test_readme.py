@@ -1,0 +1,43 @@
+"""What the README shows is what the code does."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from sweeps._jobs import COLUMNS
+from sweeps._spec import parse_spec, preset_names
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def block(language, containing):
+    """The fenced block of this language that contains a text."""
+    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.S) if containing in text)
+    return found
+
+
+def test_the_spec_in_the_readme_is_a_spec():
+    """The TOML example parses into the cohorts that it describes."""
+    spec = parse_spec(tomllib.loads(block("toml", "[sweep]")), "README.md")
+    assert [config.teacher.rho for config in spec.cohorts] == [0.0, 0.5, 0.9, 0.99, 1.0]
+    assert spec.fit.by == ("rho",)
+
+
+def test_the_python_in_the_readme_runs(capsys):
+    """The example trains, fits, and prints an exponent with an interval around it."""
+    exec(block("python", "train_cohort(config)"), {})
+    alpha, low, high = (float(number) for number in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)[:3])
+    assert low < alpha < high
+
+
+def test_the_columns_in_the_readme_are_the_columns():
+    """The table of columns names every column with its unit and meaning, in order."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.partition("## Columns of a table")[2], re.M)
+    wanted = [(name, column.unit or "", column.meaning) for name, column in COLUMNS.items()]
+    assert [(name, unit.strip(), meaning) for name, unit, meaning in rows] == wanted
+
+
+def test_the_presets_in_the_readme_exist():
+    """Every `depthlaw run NAME` in the README names a preset."""
+    named = set(re.findall(r"depthlaw run ([\w-]+)`", README))
+    assert named <= set(preset_names()) | {"SPEC"}
