@@ -126,7 +126,7 @@ class TestWrongCalls:
             (tmp_path / name).write_bytes(bytes(range(256)))
         done = call(*arguments)
         assert_one_sentence(done, 2)
-        assert sentence in done.err
+        assert sentence.lower() in done.err.lower()  # typer's versions differ in the case of arguments
 
     def test_no_traceback_from_a_process(self, spawn):
         """The same holds for a process of its own."""

@@ -149,15 +149,26 @@ def test_longest_first(spec, tmp_path, no_watcher, instant):
 
 
 def test_full_disk_ends_the_run(spec, tmp_path, no_watcher, instant, monkeypatch):
-    """A record that cannot be written ends the run there, and the jobs that still wait are not trained."""
+    """A record that cannot be written ends the run there and then: no job is begun, none goes on."""
 
     def full(*arguments):
         raise StoreError("no space")
 
+    class Closing(InProcess):
+        closed = False
+
+        def run(self, jobs, on_tick):
+            try:
+                yield from super().run(jobs, on_tick)
+            finally:
+                self.closed = True
+
+    executor = Closing()
     monkeypatch.setattr(Store, "write", full)
-    with pytest.raises(StoreError, match="no space"):
-        run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess())
-    assert len(instant) == 1
+    with pytest.raises(StoreError, match="no space") as raised:
+        run_sweep(spec, tmp_path / "out", no_watcher, executor=executor)
+    # Closed although the traceback still holds on to everything.
+    assert raised.tb is not None and len(instant) == 1 and executor.closed
 
 
 def test_killed_worker(spec, tiny_results, tmp_path, no_watcher):
