@@ -105,7 +105,9 @@ def plot(panels: list[Panel]) -> Figure:
             ha="right",
             va="bottom",
             fontsize=7,
-        )
+        ).set_in_layout(False)
+        # The line belongs in the picture even where every angle is far below it.
+        axes["C"].set_ylim(top=max(axes["C"].get_ylim()[1], 1.1 * np.pi / 2))
         return figure
 
 

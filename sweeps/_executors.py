@@ -58,13 +58,20 @@ class Executor(abc.ABC):
 
 
 class InProcess(Executor):
-    """One after another in this process; on an accelerator, jobs that differ in seed alone side by side."""
+    """One after another in this process; on an accelerator, jobs that differ in seed alone side by side.
+
+    share_cores: on a CPU, let a job whose steps are long enough use every core.
+    """
+
+    def __init__(self, share_cores: bool = False) -> None:
+        self.share_cores = share_cores
 
     def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Generator[Outcome]:
         _one_thread()
         import jax
 
-        _share_cores(jobs)
+        if self.share_cores:
+            _share_cores(jobs)
         together = jax.default_backend() != "cpu"
         for group in merge(jobs) if together else [[job] for job in jobs]:
             yield from run_group(group, on_tick)
@@ -169,10 +176,14 @@ def _signal_held(number: signal.Signals) -> Iterator[None]:
 
 
 def choose(jobs: list[Job], workers: int | None) -> Executor:
-    """`InProcess` for a lone job or an accelerator, else `Processes`, one to a core."""
+    """`InProcess` for an accelerator or a sweep of one job, else `Processes`, one to a core.
+
+    jobs: all of the sweep, done or not, so that a resumed one makes its records as it began. Only a job
+    that is a sweep of its own shares cores, since that changes last bits.
+    """
     workers = workers or len(available_cores())
     if len(jobs) < 2 or workers < 2 or accelerated():
-        return InProcess()
+        return InProcess(share_cores=len(jobs) == 1)
     return Processes(min(workers, len(jobs)))
 
 

@@ -64,7 +64,7 @@ def run_sweep(
     if not missing:
         return summary
     peaks: dict[int, int] = {}
-    executor = executor or _executors.choose(missing, workers)
+    executor = executor or _executors.choose(jobs, workers)
     # Closed whatever happens here, a full disk or Ctrl-C, so that no job runs on without us.
     with contextlib.closing(executor.run(missing, watcher.tick)) as outcomes:
         for outcome in outcomes:

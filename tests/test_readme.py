@@ -32,7 +32,9 @@ def test_the_python_in_the_readme_runs(capsys):
 
 def test_the_columns_in_the_readme_are_the_columns():
     """The table of columns names every column with its unit and meaning, in order."""
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.partition("## Columns of a table")[2], re.M)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.partition("## Columns of a table")[2], re.M
+    )
     wanted = [(name, column.unit or "", column.meaning) for name, column in COLUMNS.items()]
     assert [(name, unit.strip(), meaning) for name, unit, meaning in rows] == wanted
 
