@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, PartitionSpec
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from toymodels import dynamics
 from toymodels._config import Adam, CohortConfig, LearningRate
@@ -218,9 +219,18 @@ class _Program:
         """`function` run on every device of the plan, its arguments and results the same on all."""
         if self.plan.devices == 1:
             return function
-        mesh = Mesh(np.array(jax.local_devices()[: self.plan.devices]), ("batch",))
-        everywhere = PartitionSpec()
-        return jax.shard_map(function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
+        return jax.shard_map(
+            function, mesh=self.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
+        )
+
+    @property
+    def mesh(self) -> Mesh:
+        """The plan's devices, along one axis."""
+        return Mesh(np.array(jax.local_devices()[: self.plan.devices]), ("batch",))
+
+    def replicated(self, tree: Any) -> Any:
+        """`tree` on every device of the plan, as `sharded` functions return it: else they compile twice."""
+        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
 
     def inputs(self, key: jax.Array, batch: int) -> jax.Array:
         """This device's share of `batch` Gaussian inputs, (width, share)."""
@@ -231,14 +241,17 @@ class _Program:
         return jax.lax.dynamic_slice_in_dim(whole, jax.lax.axis_index("batch") * share, share, axis=1)
 
     def mean(self, tree: Any) -> Any:
-        """The mean over devices."""
-        return tree if self.plan.devices == 1 else jax.lax.pmean(tree, "batch")
+        """The mean over devices, of all leaves in one exchange: devices wait for each other once."""
+        if self.plan.devices == 1:
+            return tree
+        flat, unflatten = ravel_pytree(tree)
+        return unflatten(jax.lax.pmean(flat, "batch"))
 
 
 def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progress], None]) -> CohortResult:
     program = _Program.of(config, plan)
-    states, streams = _draw(config, plan)
-    temperatures = jnp.asarray(config.temperatures)
+    drawn = (*_draw(config, plan), jnp.asarray(config.temperatures))
+    states, streams, temperatures = program.replicated(drawn)
     segment, evaluate, measure = _compiled(program)
 
     steps = np.array(config.evaluation.at(config.steps))
@@ -306,20 +319,22 @@ def _on_device(tree: Any) -> Any:
 def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """`segment`, `evaluate` and `measure` for this program, each traced once."""
 
-    def update(
-        optimiser: optax.GradientTransformation,
-        x: jax.Array,
-        target: jax.Array,
-        head: jax.Array | None,
-        state: _StudentState,
-        temperature: jax.Array,
-    ) -> _StudentState:
+    def gradient(
+        x: jax.Array, target: jax.Array, head: jax.Array | None, state: _StudentState, temperature: jax.Array
+    ) -> tuple[jax.Array, ResidualNetwork]:
         def mean_loss(network: ResidualNetwork) -> jax.Array:
             return jnp.mean(program.objective.losses(network, x, target, head, temperature))
 
-        loss, gradient = program.mean(jax.value_and_grad(mean_loss)(state.network))
+        return jax.value_and_grad(mean_loss)(state.network)
+
+    def update(
+        optimiser: optax.GradientTransformation,
+        state: _StudentState,
+        loss: jax.Array,
+        gradient: ResidualNetwork,
+    ) -> _StudentState:
         updates, after = optimiser.update(gradient, state.optimiser, state.network)
-        # The global norm overflows before Adam's second moment does, which would freeze a weight silently.
+        # The norm overflows before Adam's second moment does, which would freeze a weight silently.
         finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
         alive = state.alive & finite
         network, moments = jax.tree.map(
@@ -335,12 +350,11 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> tuple[_StudentState, ...]:
             x = program.inputs(jax.random.fold_in(stream.data, step), program.batch)
             target = program.objective.target(stream.teacher, x)
+            of_student = functools.partial(gradient, x, target, stream.teacher.head)
+            gradients = program.mean([program.over(of_student, (state, temperatures)) for state in states])
             return tuple(
-                program.over(
-                    functools.partial(update, program.optimiser(depth), x, target, stream.teacher.head),
-                    (state, temperatures),
-                )
-                for depth, state in zip(program.depths, states, strict=True)
+                program.over(functools.partial(update, program.optimiser(depth)), (state, *pair))
+                for depth, state, pair in zip(program.depths, states, gradients, strict=True)
             )
 
         return program.over(of_seed, (states, streams))
