@@ -67,7 +67,7 @@ class InProcess(Executor):
         self.share_cores = share_cores
 
     def run(self, jobs: list[Job], on_tick: Callable[[Tick], None]) -> Generator[Outcome]:
-        _one_thread()
+        set_cpu_flags()
         import jax
 
         if self.share_cores:
@@ -271,15 +271,24 @@ def _start_worker(core: int, ticks: Any) -> None:
     _ticks = ticks
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-    _one_thread()
+    set_cpu_flags()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _one_thread() -> None:
-    """Run XLA's CPU programs on one thread, unless the user has said otherwise; before JAX is imported."""
+CPU_FLAGS = {
+    # Small products gain nothing from a second thread.
+    "xla_cpu_multi_thread_eigen": "false",
+    # Operations side by side push each other's arrays from the cache.
+    "xla_cpu_enable_concurrency_optimized_scheduler": "false",
+}
+"""XLA's flags for a CPU, each unless the user's XLA_FLAGS name it; figures in tests/benchmarks/README.md."""
+
+
+def set_cpu_flags() -> None:
+    """Add `CPU_FLAGS` to XLA_FLAGS; to be called before JAX starts its devices."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_cpu_multi_thread_eigen" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    added = [f"--{name}={value}" for name, value in CPU_FLAGS.items() if name not in flags]
+    os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
 
 
 def _end_with_parent() -> None:

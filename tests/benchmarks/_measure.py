@@ -157,8 +157,9 @@ def main(text: str) -> None:
     if cores is not None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
-        if len(cores) == 1:  # as `sweeps._executors` starts its workers
-            os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    from sweeps._executors import set_cpu_flags
+
+    set_cpu_flags()  # as `depthlaw run` does
     print(json.dumps(TASKS[arguments.pop("task")](**arguments)))
 
 

@@ -244,15 +244,18 @@ def test_accelerator_trains_seeds_side_by_side(spec, monkeypatch, instant):
     assert all(outcome.error is None for outcome in outcomes)
 
 
-def test_one_thread_unless_told(monkeypatch):
-    """XLA gets one CPU thread, beside the user's own flags, and not against them."""
+def test_cpu_flags_unless_told(monkeypatch):
+    """XLA runs a CPU program on one thread, in order, unless XLA_FLAGS already says of a flag what it is."""
+    threads = "--xla_cpu_multi_thread_eigen=false"
+    order = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
     for before, after in (
-        ("", "--xla_cpu_multi_thread_eigen=false"),
-        ("--a=b", "--a=b --xla_cpu_multi_thread_eigen=false"),
-        ("--xla_cpu_multi_thread_eigen=true", "--xla_cpu_multi_thread_eigen=true"),
+        ("", f"{threads} {order}"),
+        ("--a=b", f"--a=b {threads} {order}"),
+        ("--xla_cpu_multi_thread_eigen=true", f"--xla_cpu_multi_thread_eigen=true {order}"),
+        (f"{order} {threads}", f"{order} {threads}"),
     ):
         monkeypatch.setenv("XLA_FLAGS", before)
-        _executors._one_thread()
+        _executors.set_cpu_flags()
         assert os.environ["XLA_FLAGS"] == after
 
 
