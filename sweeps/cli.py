@@ -62,7 +62,6 @@ def quickstart(
 ) -> None:
     """Both depth exponents, with intervals, regime and figure: three minutes on two cores."""
     summary, found = _run_and_fit("quickstart", settings, out, workers)
-    _write_summary(summary, found, out)
     if found and all(answer.trusted for answer in found):
         from figures.inverse_depth_toy import draw
 
@@ -70,6 +69,7 @@ def quickstart(
             _say(f"wrote {path}")
     else:
         _say("no figure, since it would show fits that are not to be trusted")
+    _write_summary(summary, found, out)
     _finish(summary, found)
 
 
