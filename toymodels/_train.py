@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from toymodels import dynamics
@@ -241,11 +240,8 @@ class _Program:
         return jax.lax.dynamic_slice_in_dim(whole, jax.lax.axis_index("batch") * share, share, axis=1)
 
     def mean(self, tree: Any) -> Any:
-        """The mean over devices, of all leaves in one exchange: devices wait for each other once."""
-        if self.plan.devices == 1:
-            return tree
-        flat, unflatten = ravel_pytree(tree)
-        return unflatten(jax.lax.pmean(flat, "batch"))
+        """The mean over devices."""
+        return tree if self.plan.devices == 1 else jax.lax.pmean(tree, "batch")
 
 
 def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progress], None]) -> CohortResult:
@@ -325,18 +321,19 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         def mean_loss(network: ResidualNetwork) -> jax.Array:
             return jnp.mean(program.objective.losses(network, x, target, head, temperature))
 
-        return jax.value_and_grad(mean_loss)(state.network)
+        loss, found = jax.value_and_grad(mean_loss)(state.network)
+        # Finite only if loss and gradient are. The norm overflows before Adam's second moment does, which
+        # would freeze a weight silently; it is taken here, while the gradient is in the cache.
+        return loss + optax.tree.norm(found), found
 
     def update(
         optimiser: optax.GradientTransformation,
         state: _StudentState,
-        loss: jax.Array,
+        check: jax.Array,
         gradient: ResidualNetwork,
     ) -> _StudentState:
         updates, after = optimiser.update(gradient, state.optimiser, state.network)
-        # The norm overflows before Adam's second moment does, which would freeze a weight silently.
-        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
-        alive = state.alive & finite
+        alive = state.alive & jnp.isfinite(check)
         network, moments = jax.tree.map(
             lambda new, old: jnp.where(alive, new, old),
             (optax.apply_updates(state.network, updates), after),
@@ -352,8 +349,9 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
             target = program.objective.target(stream.teacher, x)
             of_student = functools.partial(gradient, x, target, stream.teacher.head)
             gradients = program.mean([program.over(of_student, (state, temperatures)) for state in states])
+            # Entry by entry, so always side by side: in turn, copies of all weights would cost as much again.
             return tuple(
-                program.over(functools.partial(update, program.optimiser(depth)), (state, *pair))
+                jax.vmap(functools.partial(update, program.optimiser(depth)))(state, *pair)
                 for depth, state, pair in zip(program.depths, states, gradients, strict=True)
             )
 
