@@ -195,13 +195,12 @@ def cell() -> None:
 
 @app.command()
 def scaling() -> None:
-    """Time per step against summed depth, batch, seeds and temperatures."""
+    """Time per step against summed depth, batch and seeds."""
     config, segment = options.cells["paper"]
     sets = [[6], [12], [24], [48], [6, 12, 24], [16, 32, 48], [6, 12, 16, 24, 32, 48]]
     batches = [256, 512, 1024, 2048]
-    temperatures = 16
     if options.tiny:
-        sets, batches, temperatures = [[1], [2], [1, 3]], [16, 32], 2
+        sets, batches = [[1], [2], [1, 3]], [16, 32]
 
     deep = {f"depths {str(depths)[1:-1]}": depths for depths in sets}
     found = take_turns({key: [cohort({**config, "depths": depths}, segment)] for key, depths in deep.items()})
@@ -221,27 +220,37 @@ def scaling() -> None:
     rows = [(batch, spread(found[key]), 1e6 * middle(found[key]) / batch) for key, batch in wide.items()]
     table("batch", ("batch", "ms per step", "µs per input"), *rows)
 
-    def against_separate(unit: str, cohorts: dict[int, Command]) -> None:
-        found = take_turns({f"{count} {unit}": [command] for count, command in cohorts.items()})
-        one = found[f"1 {unit}"]
-        rows = []
-        for count in cohorts:
-            results = found[f"{count} {unit}"]
-            ratio = middle(results) / (count * middle(one))
-            rows.append((count, spread(results), ratio, results[0]["flops"] / (count * one[0]["flops"])))
-        head = (f"{unit} in one cohort", "ms per step", "of as many cohorts of one", "the same by FLOPs")
-        table(unit, head, *rows)
-
     seeds = {n: cohort({**config, "seeds": list(range(n))}, segment) for n in (1, 2, 4)}
     against_separate("seeds", seeds)
+
+
+@app.command()
+def temperatures() -> None:
+    """Sixteen temperatures in one cohort: on all cores, and on one as a sweep of several jobs runs it."""
+    config, segment = options.cells["paper"]
+    most = 2 if options.tiny else 16
 
     def kl(count: int) -> Result:
         values = [10 ** (-2 + 2 * k / max(1, count - 1)) for k in range(count)]
         return {**config, "vocabulary": 128, "objective": {"kind": "kl", "temperatures": values}}
 
-    # Sixteen temperatures take seconds a step: the clock is read at each.
-    at = {n: cohort(kl(n), segment if n == 1 else 1) for n in (1, temperatures)}
-    against_separate("temperatures", at)
+    one_core: Result = {"devices": 1, "cores": options.cores[:1]}
+    for unit, held in (("temperatures", {}), ("temperatures on one core", one_core)):
+        # Sixteen of them take seconds a step: the clock is read at every second one.
+        at = {n: cohort(kl(n), segment if n == 1 else 2, **held) for n in (1, most)}
+        against_separate(unit, at)
+
+
+def against_separate(unit: str, cohorts: dict[int, Command]) -> None:
+    found = take_turns({f"{count} {unit}": [command] for count, command in cohorts.items()})
+    one = found[f"1 {unit}"]
+    rows = []
+    for count in cohorts:
+        results = found[f"{count} {unit}"]
+        ratio = middle(results) / (count * middle(one))
+        rows.append((count, spread(results), ratio, results[0]["flops"] / (count * one[0]["flops"])))
+    head = (f"{unit} in one cohort", "ms per step", "of as many cohorts of one", "the same by FLOPs")
+    table(unit, head, *rows)
 
 
 @app.command()
@@ -298,7 +307,7 @@ def processes() -> None:
 @app.command("all")
 def everything() -> None:
     """Every section, one after another."""
-    for section in (cell, scaling, plans, processes):
+    for section in (cell, scaling, temperatures, plans, processes):
         section()
 
 
