@@ -16,7 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
-from sweeps._store import Store
+from sweeps._config import ConfigError
+from sweeps._store import Store, StoreError
 from sweeps.laws import DepthLaw, Fit, fit
 
 NAME = "inverse_depth_toy"
@@ -45,18 +46,27 @@ def load(results: Path) -> tuple[Store, pl.DataFrame]:
 
 
 def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
-    """A panel for each teacher, from the rows of its last step, first temperature and longest training."""
+    """A panel for each teacher, at its highest rho, longest training and highest temperature.
+
+    Raises StoreError when there are no rows, or other settings vary too: then a panel would mix them.
+    """
+    if table.is_empty():
+        raise StoreError(f"{store.out} has no finished students to draw: run the sweep first")
     panels = []
     for teacher in table["teacher"].unique(maintain_order=True):
         rows = table.filter(pl.col("teacher") == teacher)
-        rows = rows.filter(pl.col("steps") == rows["steps"].max())
-        if rows["temperature"].null_count() == 0:
-            rows = rows.filter(pl.col("temperature") == rows["temperature"].max())
+        for column in ("rho", "steps", "temperature"):
+            if rows[column].null_count() == 0:
+                rows = rows.filter(pl.col(column) == rows[column].max())
+        if rows.select("seed", "depth").is_duplicated().any():
+            raise StoreError(f"{store.out}: teacher {teacher} has several students of one seed and depth")
         seeds = rows["seed"].unique(maintain_order=True).to_list()
         wide = rows.pivot("depth", index="seed", values="loss").drop_nulls()
         depths = np.array(sorted(int(name) for name in wide.columns if name != "seed"))
         losses = wide.select(str(depth) for depth in depths).to_numpy()
-        curves = [store.curves(rows.filter(pl.col("seed") == seed)["job"][0]) for seed in seeds]
+        jobs = [rows.filter(pl.col("seed") == seed)["job"][0] for seed in seeds]
+        temperature = rows["temperature"][0]
+        curves = [_of_temperature(store.curves(job), _place(store, job, temperature)) for job in jobs]
         deepest = int(depths[-1])
         panels.append(
             Panel(
@@ -67,16 +77,31 @@ def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
                 steps=curves[0]["steps"],
                 exponents=np.array([_exponents(arrays, depths) for arrays in curves]),
                 teacher_angles=_angles(curves, "teacher"),
-                student_angles=_angles(curves, f"{deepest}_0"),
+                student_angles=_angles(curves, f"{deepest}"),
                 deepest=deepest,
             )
         )
     return panels
 
 
+def _place(store: Store, job: str, temperature: float | None) -> int:
+    """The place of a temperature among those of the job's config, which names the job's curves."""
+    (rows,) = (record["rows"] for record in store.records() if record["job"] == job)
+    return list(dict.fromkeys(row["temperature"] for row in rows)).index(temperature)
+
+
+def _of_temperature(arrays: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+    """The curves of one temperature, without its place in their names."""
+    suffix = f"_{place}"
+    shared = {name: array for name, array in arrays.items() if not name[-1].isdigit()}
+    return shared | {
+        name.removesuffix(suffix): array for name, array in arrays.items() if name.endswith(suffix)
+    }
+
+
 def _exponents(arrays: dict[str, np.ndarray], depths: np.ndarray) -> np.ndarray:
     """The slope of log loss on log depth at every step: least squares, L_0 = 0."""
-    losses = np.log(np.stack([arrays[f"loss_{depth}_0"] for depth in depths]))
+    losses = np.log(np.stack([arrays[f"loss_{depth}"] for depth in depths]))
     return -np.polyfit(np.log(depths), losses, 1)[0]
 
 
@@ -120,7 +145,9 @@ def _plot_losses(axes: Axes, panels: list[Panel]) -> None:
         logs = np.log(panel.losses)
         centre = np.exp(logs.mean(axis=0))
         # The range over seeds: with two to four of them a standard error would say less.
-        low, high = centre - panel.losses.min(axis=0), panel.losses.max(axis=0) - centre
+        # Clipped, since with one seed the mean of its logarithm may be a rounding away from it.
+        low = np.maximum(centre - panel.losses.min(axis=0), 0)
+        high = np.maximum(panel.losses.max(axis=0) - centre, 0)
         alpha = panel.fit.estimates["alpha"]
         lower, upper = panel.fit.intervals["alpha"]
         label = f"{panel.teacher}: α = {alpha:.2f} [{lower:.2f}, {upper:.2f}]"
@@ -184,8 +211,11 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
 ) -> None:
     """Redraw the figure."""
-    for path in draw(results, out):
-        print(path)
+    try:
+        for path in draw(results, out):
+            print(path)
+    except (StoreError, ConfigError) as error:
+        raise SystemExit(f"inverse_depth_toy: {error}") from None
 
 
 if __name__ == "__main__":

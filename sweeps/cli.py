@@ -120,7 +120,7 @@ def table(
     if format is None:
         suffix = out.suffix.lower().removeprefix(".") if out else ""
         format = Format(suffix) if suffix in tuple(Format) else Format.CSV
-    rows = _table_of(folder)
+    rows, skipped = _table_of(folder)
     buffer = io.BytesIO()
     if format is Format.CSV:
         rows.write_csv(buffer)
@@ -136,6 +136,8 @@ def table(
         raise typer.BadParameter("parquet is not text: give --out or redirect")
     else:
         sys.stdout.buffer.write(data if format is not Format.JSON else data + b"\n")
+    if skipped:
+        _fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
 @app.command()
@@ -369,7 +371,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def _table_of(folder: Path) -> "pl.DataFrame":
+def _table_of(folder: Path) -> "tuple[pl.DataFrame, list[str]]":
+    """The rows of a sweep, and a sentence, already said, about each record that cannot be read."""
     from sweeps._store import Store
 
     store = Store(folder)
@@ -378,7 +381,7 @@ def _table_of(folder: Path) -> "pl.DataFrame":
     rows = store.table(skipped)
     for sentence in skipped:
         _say(sentence)
-    return rows
+    return rows, skipped
 
 
 def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
@@ -390,7 +393,7 @@ def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
     store = Store(folder)
     spec = parse_spec(store.spec(), str(folder / "spec.json"))
     missing = sum(not store.is_done(job) for job in expand(spec.cohorts))
-    return _table_of(folder), spec.fit, missing
+    return _table_of(folder)[0], spec.fit, missing
 
 
 def _floor(text: str) -> float | None:

@@ -9,6 +9,7 @@ from sweeps._executors import InProcess
 from sweeps._progress import Lines
 from sweeps._run import run_sweep
 from sweeps._spec import parse_spec
+from sweeps._store import StoreError
 
 SOURCE = {
     "sweep": {"name": "tiny"},
@@ -67,3 +68,35 @@ def test_axes_carry_their_units_and_slopes(results):
     assert "rad" in updates.get_ylabel() and "rad" in states.get_ylabel()
     labels = " ".join(text.get_text() for text in losses.get_legend().get_texts())
     assert "slope −1" in labels and "slope −3" in labels
+
+
+@pytest.fixture(scope="module")
+def kl_results(tmp_path_factory):
+    """One teacher, one seed, two temperatures of which the higher comes first."""
+    objective = {"kind": "kl", "temperatures": [2.0, 0.5]}
+    source = {
+        **SOURCE,
+        "base": {**SOURCE["base"], "seeds": [3], "vocabulary": 5, "objective": objective},
+        "grid": {"teacher": [{"kind": "tied", "depth": 8}]},
+    }
+    out = tmp_path_factory.mktemp("kl")
+    run_sweep(parse_spec(source, "test"), out, Lines(Console(quiet=True)), executor=InProcess())
+    return out
+
+
+def test_a_panel_shows_one_temperature(kl_results, tmp_path):
+    """Losses, exponents and angles are all those of the highest temperature; one seed draws as well."""
+    store, table = inverse_depth_toy.load(kl_results)
+    (panel,) = inverse_depth_toy.compute(store, table)
+    rows = table.filter(temperature=2.0).sort("depth")
+    assert panel.losses.ravel().tolist() == rows["loss"].to_list()
+    assert panel.exponents[0, -1] == pytest.approx(panel.fit.estimates["alpha"], rel=1e-4)
+    assert np.mean(panel.student_angles[1]) == pytest.approx(rows["update_angle"][-1], rel=1e-6)
+    assert all(path.exists() for path in inverse_depth_toy.draw(kl_results, tmp_path))
+
+
+def test_nothing_to_draw_is_said(tmp_path):
+    """A folder without finished students is refused in a sentence, not drawn empty."""
+    (tmp_path / "spec.json").write_text('{"sweep": {"name": "empty"}}')
+    with pytest.raises(StoreError, match="has no finished students to draw: run the sweep first"):
+        inverse_depth_toy.compute(*inverse_depth_toy.load(tmp_path))
