@@ -28,7 +28,8 @@ class Watcher(Protocol):
 class RunSummary:
     """What a run did: its store, jobs trained and reused, failures by job, peak memory in bytes.
 
-    peak_memory: the peaks of all its processes while they trained, added: never less than was held at once.
+    peak_memory: the peaks of all its processes while they trained, added, with the libraries that they share
+    counted once.
     """
 
     store: Store
@@ -72,6 +73,8 @@ def run_sweep(
                 store.write(outcome.job, outcome.rows, outcome.curves, outcome.provenance)
                 process = outcome.provenance["process"]
                 peak = outcome.provenance["peak_memory_bytes"]
+                if process != os.getpid():
+                    peak -= outcome.provenance["mapped_files_bytes"]
                 peaks[process] = max(peak, peaks.get(process, 0))
             else:
                 summary.failures[outcome.job.id] = f"{outcome.job.label}: {outcome.error}"
