@@ -245,14 +245,15 @@ class TestTable:
         assert explicit.read_bytes() == (tmp_path / "rows.json").read_bytes()
 
     def test_standard_output_is_data_alone(self, call, tiny_results, tmp_path):
-        """What is piped is the table; what is to be said of it goes to standard error."""
+        """What is piped is the table; that a record is missing from it goes to standard error, with status 1."""
         out = shutil.copytree(tiny_results, tmp_path / "out")
         record = next(out.glob("jobs/*/record.json"))
         record.write_text("{")
         done = call("table", out)
-        assert done.status == 0 and f"{record} is not a whole record" in done.err
+        assert done.status == 1 and f"{record} is not a whole record" in done.err
+        assert "1 record(s) are not in the table: see above" in done.err
         assert len(pl.read_csv(done.out.encode())) == 9
-        assert len(call("table", out, "--format", "json").json()) == 9
+        assert len(json.loads(call("table", out, "--format", "json").out)) == 9
 
     def test_unwritable(self, call, tiny_results, tmp_path):
         """A file that cannot be written: status 1 and why."""
