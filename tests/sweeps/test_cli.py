@@ -245,7 +245,7 @@ class TestTable:
         assert explicit.read_bytes() == (tmp_path / "rows.json").read_bytes()
 
     def test_standard_output_is_data_alone(self, call, tiny_results, tmp_path):
-        """What is piped is the table; that a record is missing from it goes to standard error, with status 1."""
+        """What is piped is the table; that a record is missing goes to standard error, with status 1."""
         out = shutil.copytree(tiny_results, tmp_path / "out")
         record = next(out.glob("jobs/*/record.json"))
         record.write_text("{")
