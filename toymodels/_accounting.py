@@ -54,9 +54,9 @@ def total_flops(config: CohortConfig) -> int:
 def memory_bytes(config: CohortConfig, vmapped: bool) -> int:
     """Estimated memory of the training step, in bytes, with replicates `vmapped` or one after another.
 
-    Weights with both moments of Adam twice (before and after the step), the teachers, and for a gradient
-    what the backward pass needs: a layer's normalised input, its active hidden units and their gradients.
-    Of a vmapped cohort, every replicate's activations are alive at once; else only one student's.
+    Weights with both moments of Adam twice (before and after the step), the teachers, the gradients of all
+    students of a seed, and what one backward pass needs: a layer's normalised input and its active hidden
+    units. Of a vmapped cohort, every replicate's are alive at once; else only one student's.
     """
     replicates = len(config.seeds) * len(config.temperatures)
     weights = 2 * 3 * replicates * sum(num_params(config, depth) for depth in config.depths)
@@ -65,6 +65,7 @@ def memory_bytes(config: CohortConfig, vmapped: bool) -> int:
     layers = max(config.depths) * config.layer_class.mlps_per_layer
     activations = layers * (2 * config.width + config.hidden + 1) + 6 * config.hidden
     outputs = 6 * (config.vocabulary or 0) + 6 * config.width
-    gradients = max(num_params(config, depth) for depth in config.depths)
+    with_gradients = replicates if vmapped else len(config.temperatures)
+    gradients = with_gradients * sum(num_params(config, depth) for depth in config.depths)
     inputs = max(config.batch, config.evaluation.batch)
-    return BYTES * (weights + teachers + at_once * (inputs * (activations + outputs) + gradients))
+    return BYTES * (weights + teachers + gradients + at_once * inputs * (activations + outputs))
