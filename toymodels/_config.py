@@ -6,7 +6,9 @@ is made; the message names the field, the rule and the value.
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from toymodels._layers import LAYERS, AbstractLayer
@@ -38,6 +40,12 @@ class LearningRate:
     def peak(self, depth: int) -> float:
         """The rate of a student of this depth before it decays."""
         return self.base * (math.sqrt(self.reference_depth / depth) if self.reference_depth else 1.0)
+
+    def at(self, step: Any, steps: Any, depth: int) -> Any:
+        """The rate of update `step` of `steps` (0 ≤ step < steps) for a student of this depth."""
+        held = jnp.round(self.hold_fraction * steps)
+        decayed = jnp.clip((step - held) / jnp.maximum(steps - held, 1), 0, 1)
+        return self.peak(depth) * (1 - (1 - self.final_fraction) * decayed)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ The rules (figures: tests/benchmarks/README.md):
 - CPU: replicates (seeds, temperatures) one after another. XLA runs a batch of small matrix products slower
   than the same products in turn.
 - GPU: replicates vmapped, so that one kernel serves them all.
-- Several devices and a step of at least `SHARED_FLOPS`: the batch is split over them and gradients are
-  averaged; each draws the same inputs.
+- Several devices: seeds are divided over them, then temperatures, which never wait for each other. What is
+  left of them shares each batch, if a step is at least `SHARED_FLOPS`: all draw the same inputs, each takes
+  its part, and gradients are averaged.
 - Over the memory limit: the cohort is split by seeds, then temperatures, then depths, and the parts run
   one after another. Keys depend on seed and depth alone, so every student sees what it would have seen.
 """
 
 import dataclasses
+import math
 import os
 from dataclasses import dataclass
 
@@ -32,21 +34,32 @@ SHARED_FLOPS = 10**9
 class Plan:
     """How to run a cohort.
 
-    vmapped: replicates side by side (True) or one after another. devices: over how many the batch is split.
-    unroll: layers written out per step of the loop over depth.
+    vmapped: replicates side by side (True) or one after another. seeds, temperatures, batch: over how many
+    devices each of these is divided; their product is the number of devices. unroll: layers written out per
+    step of the loop over depth.
     """
 
     vmapped: bool
-    devices: int
+    seeds: int = 1
+    temperatures: int = 1
+    batch: int = 1
     unroll: int = 1
 
     @classmethod
     def choose(cls, config: CohortConfig) -> "Plan":
         """The plan for JAX's default devices."""
         local = jax.local_devices()
-        even = config.batch % len(local) == 0 and config.evaluation.batch % len(local) == 0
-        shared = even and worth_sharing(config)
-        return cls(vmapped=local[0].platform != "cpu", devices=len(local) if shared else 1)
+        seeds = math.gcd(len(local), len(config.seeds))
+        temperatures = math.gcd(len(local) // seeds, len(config.temperatures))
+        left = len(local) // (seeds * temperatures)
+        even = config.batch % left == 0 and config.evaluation.batch % left == 0
+        batch = left if even and worth_sharing(config) else 1
+        return cls(local[0].platform != "cpu", seeds, temperatures, batch)
+
+    @property
+    def devices(self) -> int:
+        """How many devices it uses."""
+        return self.seeds * self.temperatures * self.batch
 
 
 def worth_sharing(config: CohortConfig) -> bool:

@@ -1,8 +1,8 @@
 """The cohort engine: every student of one teacher stream, trained in one compiled loop.
 
 Each step draws one batch a seed, sends it through that seed's teacher once, and updates the students of
-every depth and temperature on the answer. The compiled `segment` runs any number of steps (its bounds are
-arguments, so it is traced once); between segments the held-out losses are taken.
+every depth and temperature on the answer. The compiled `segment` runs any number of steps (its bounds and the
+training's length are arguments, so it is traced once); between segments the held-out losses are taken.
 """
 
 import dataclasses
@@ -27,6 +27,13 @@ from toymodels._plan import Plan, memory_limit, split
 
 PROGRESS_SEGMENTS = 50
 """Training is cut into at least this many segments, so that progress can be shown."""
+
+
+OF_SEEDS = PartitionSpec("seeds")
+"""Layout over the plan's devices of what has a leading axis of seeds."""
+
+OF_STUDENTS = PartitionSpec("seeds", "temperatures")
+"""Layout of what has leading axes (seed, temperature)."""
 
 
 @dataclass(frozen=True)
@@ -167,14 +174,13 @@ class _Streams(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """All that the compiled functions depend on: cohorts that differ in seeds share a compilation."""
+    """What the compiled functions depend on: cohorts that differ in seeds or steps share a compilation."""
 
     objective: Objective
     layer: type[AbstractLayer]
     width: int
     depths: tuple[int, ...]
     batch: int
-    steps: int
     learning_rate: LearningRate
     adam: Adam
     evaluation_batches: int
@@ -189,7 +195,6 @@ class _Program:
             width=config.width,
             depths=config.depths,
             batch=config.batch,
-            steps=config.steps,
             learning_rate=config.learning_rate,
             adam=config.adam,
             evaluation_batches=config.evaluation.batches,
@@ -197,13 +202,14 @@ class _Program:
             plan=plan,
         )
 
-    def optimiser(self, depth: int) -> optax.GradientTransformation:
-        rate = self.learning_rate
-        held = round(rate.hold_fraction * self.steps)
-        schedule = optax.linear_schedule(
-            rate.peak(depth), rate.final_fraction * rate.peak(depth), self.steps - held, held
+    def optimiser(self, depth: int, steps: Any) -> optax.GradientTransformation:
+        """Adam for a student of this depth, in a training of this many steps."""
+        return optax.adam(
+            lambda step: self.learning_rate.at(step, steps, depth),
+            self.adam.beta1,
+            self.adam.beta2,
+            self.adam.epsilon,
         )
-        return optax.adam(schedule, self.adam.beta1, self.adam.beta2, self.adam.epsilon)
 
     def over(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """`function` over the leading axis of its arguments: side by side or one after another."""
@@ -214,40 +220,45 @@ class _Program:
             return jax.tree.map(lambda leaf: leaf[None], result)
         return jax.lax.map(lambda one: function(*one), arguments)
 
-    def sharded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` run on every device of the plan, its arguments and results the same on all."""
+    def sharded(self, function: Callable[..., Any], arguments: int, results: Any) -> Callable[..., Any]:
+        """`function` of states, streams, temperatures and `arguments` numbers, on every device of the plan.
+
+        results: how its results are laid out, as the specs below.
+        """
         if self.plan.devices == 1:
             return function
-        return jax.shard_map(
-            function, mesh=self.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
-        )
+        specs = (OF_STUDENTS, OF_SEEDS, PartitionSpec("temperatures")) + (PartitionSpec(),) * arguments
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=results, check_vma=False)
 
     @property
     def mesh(self) -> Mesh:
-        """The plan's devices, along one axis."""
-        return Mesh(np.array(jax.local_devices()[: self.plan.devices]), ("batch",))
+        """The plan's devices."""
+        plan = self.plan
+        devices = np.array(jax.local_devices()[: plan.devices])
+        return Mesh(
+            devices.reshape(plan.seeds, plan.temperatures, plan.batch), ("seeds", "temperatures", "batch")
+        )
 
-    def replicated(self, tree: Any) -> Any:
-        """`tree` on every device of the plan, as `sharded` functions return it: else they compile twice."""
-        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+    def placed(self, tree: Any, spec: PartitionSpec) -> Any:
+        """`tree` on the plan's devices, as `sharded` functions return it: else they compile twice."""
+        return jax.device_put(tree, NamedSharding(self.mesh, spec))
 
     def inputs(self, key: jax.Array, batch: int) -> jax.Array:
         """This device's share of `batch` Gaussian inputs, (width, share)."""
         whole = jax.random.normal(key, (self.width, batch))
-        if self.plan.devices == 1:
+        if self.plan.batch == 1:
             return whole
-        share = batch // self.plan.devices
+        share = batch // self.plan.batch
         return jax.lax.dynamic_slice_in_dim(whole, jax.lax.axis_index("batch") * share, share, axis=1)
 
     def mean(self, tree: Any) -> Any:
-        """The mean over devices."""
-        return tree if self.plan.devices == 1 else jax.lax.pmean(tree, "batch")
+        """The mean over the devices that share a batch."""
+        return tree if self.plan.batch == 1 else jax.lax.pmean(tree, "batch")
 
 
 def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progress], None]) -> CohortResult:
     program = _Program.of(config, plan)
-    drawn = (*_draw(config, plan), jnp.asarray(config.temperatures))
-    states, streams, temperatures = program.replicated(drawn)
+    states, streams, temperatures = _placed(config, plan)
     segment, evaluate, measure = _compiled(program)
 
     steps = np.array(config.evaluation.at(config.steps))
@@ -257,7 +268,7 @@ def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progres
     for stop in steps.tolist():
         while start < stop:
             end = min(stop, start + longest)
-            states = segment(states, streams, temperatures, start, end)
+            states = segment(states, streams, temperatures, start, end, config.steps)
             start = end
             if start < stop:
                 jax.block_until_ready(states)
@@ -265,7 +276,7 @@ def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progres
         losses.append(np.asarray(evaluate(states, streams, temperatures)))
         on_progress(Progress(stop, config.steps, losses[-1]))
 
-    of_teachers, of_students = jax.device_get(measure(states, streams))
+    of_teachers, of_students = jax.device_get(measure(states, streams, temperatures))
     states, teachers = jax.device_get((states, streams.teacher))
     return CohortResult(
         config,
@@ -278,6 +289,17 @@ def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progres
     )
 
 
+def _placed(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], _Streams, jax.Array]:
+    """What training starts from, on the plan's devices."""
+    program = _Program.of(config, plan)
+    states, streams = _draw(config, plan)
+    return (
+        program.placed(states, OF_STUDENTS),
+        program.placed(streams, OF_SEEDS),
+        program.placed(jnp.asarray(config.temperatures), PartitionSpec("temperatures")),
+    )
+
+
 def _draw(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], _Streams]:
     """Untrained students, one state a depth with leading axes (seed, temperature), and their streams."""
     program = _Program.of(config, plan)
@@ -286,7 +308,7 @@ def _draw(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], 
         of_seeds = []
         for seed in config.seeds:
             network = dataclasses.replace(draw_student(config, seed, depth), unroll=plan.unroll)
-            moments = program.optimiser(depth).init(network)
+            moments = program.optimiser(depth, config.steps).init(network)
             state = _StudentState(network, moments, jnp.array(True), jnp.array(0))
             of_seeds.append(_stack([state] * len(config.temperatures)))
         states.append(_stack(of_seeds))
@@ -342,7 +364,11 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         return _StudentState(network, moments, alive, state.trained_steps + alive)
 
     def train_step(
-        step: jax.Array, states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array
+        step: jax.Array,
+        steps: jax.Array,
+        states: tuple[_StudentState, ...],
+        streams: _Streams,
+        temperatures: jax.Array,
     ) -> tuple[_StudentState, ...]:
         def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> tuple[_StudentState, ...]:
             x = program.inputs(jax.random.fold_in(stream.data, step), program.batch)
@@ -351,7 +377,7 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
             gradients = program.mean([program.over(of_student, (state, temperatures)) for state in states])
             # Entry by entry, so always side by side: in turn, copies of all weights would cost as much again.
             return tuple(
-                jax.vmap(functools.partial(update, program.optimiser(depth)))(state, *pair)
+                jax.vmap(functools.partial(update, program.optimiser(depth, steps)))(state, *pair)
                 for depth, state, pair in zip(program.depths, states, gradients, strict=True)
             )
 
@@ -363,9 +389,10 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         temperatures: jax.Array,
         start: jax.Array,
         stop: jax.Array,
+        steps: jax.Array,
     ) -> tuple[_StudentState, ...]:
         return jax.lax.fori_loop(
-            start, stop, lambda step, states: train_step(step, states, streams, temperatures), states
+            start, stop, lambda step, states: train_step(step, steps, states, streams, temperatures), states
         )
 
     def evaluate(states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array) -> jax.Array:
@@ -385,7 +412,9 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
 
         return program.mean(jnp.moveaxis(program.over(of_seed, (states, streams)), 0, 1))
 
-    def measure(states: tuple[_StudentState, ...], streams: _Streams) -> tuple[_Angles, list[_Angles]]:
+    def measure(
+        states: tuple[_StudentState, ...], streams: _Streams, temperatures: jax.Array
+    ) -> tuple[_Angles, list[_Angles]]:
         def of_seed(states: tuple[_StudentState, ...], stream: _Streams) -> tuple[_Angles, list[_Angles]]:
             key = jax.random.fold_in(stream.evaluation, 0)
             x = jax.random.normal(key, (program.width, program.evaluation_batch))
@@ -399,9 +428,9 @@ def _compiled(program: _Program) -> tuple[Callable[..., Any], Callable[..., Any]
         return program.over(of_seed, (states, streams))
 
     return (
-        jax.jit(program.sharded(segment), donate_argnums=0),
-        jax.jit(program.sharded(evaluate)),
-        jax.jit(measure),
+        jax.jit(program.sharded(segment, 3, OF_STUDENTS), donate_argnums=0),
+        jax.jit(program.sharded(evaluate, 0, PartitionSpec(None, *OF_STUDENTS))),
+        jax.jit(program.sharded(measure, 0, (OF_SEEDS, OF_STUDENTS))),
     )
 
 

@@ -128,7 +128,7 @@ def test_vmapped_cohort_equals_one_student_alone(objective: Objective) -> None:
 def test_cpu_and_gpu_agree(objective: Objective) -> None:
     """The same cohort on the CPU reaches the same losses, but for rounding."""
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        on_cpu = train_cohort(_cohort(objective).config, plan=Plan(vmapped=False, devices=1))
+        on_cpu = train_cohort(_cohort(objective).config, plan=Plan(vmapped=False))
     np.testing.assert_allclose(_losses(on_cpu), _losses(_cohort(objective)), rtol=ROUNDING)
 
 

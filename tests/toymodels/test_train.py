@@ -68,9 +68,7 @@ def assert_same(ours, theirs, **tolerance):
 @pytest.fixture(scope="module")
 def whole():
     """Both configs trained as one cohort, replicates one after another."""
-    return {
-        id(config): train_cohort(config, plan=Plan(vmapped=False, devices=1)) for config in (SMALL, WITH_KL)
-    }
+    return {id(config): train_cohort(config, plan=Plan(vmapped=False)) for config in (SMALL, WITH_KL)}
 
 
 def train_alone(config, depth, seed, temperature):
@@ -181,25 +179,31 @@ def test_the_same_config_gives_the_same_bits(config, whole):
             np.testing.assert_array_equal(one, other)
 
 
-def test_batches_split_over_devices_give_the_same_losses():
-    """Two CPU devices, each with half of every batch, train to the same losses up to rounding.
+def test_division_over_devices_changes_rounding_at_most():
+    """Seeds, temperatures or batches divided over devices train to the same losses up to rounding.
 
-    They are chosen for long steps only, and not for a batch that they do not divide.
+    Seeds come first, then temperatures; a batch is divided for long steps only, and only evenly.
     """
     code = f"""
 import dataclasses
 import jax
-jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_num_cpu_devices", 4)
 import numpy as np
 from toymodels import *
-config = {SMALL!r}
-results = [train_cohort(config, plan=Plan(False, devices)) for devices in (1, 2)]
-large = dataclasses.replace(config, width=256, batch=1024)
-assert Plan.choose(config) == Plan(False, 1), Plan.choose(config)
-assert Plan.choose(large) == Plan(False, 2), Plan.choose(large)
-assert Plan.choose(dataclasses.replace(large, batch=1023)) == Plan(False, 1)
-for one, two in zip(results[0].students, results[1].students, strict=True):
-    np.testing.assert_allclose(two.losses, one.losses, rtol=1e-3, atol=1e-7)
+config = dataclasses.replace({WITH_KL!r}, seeds=(0, 1), objective=KL((0.1, 1.0)))
+whole = train_cohort(config, plan=Plan(False))
+assert Plan.choose(config) == Plan(False, 2, 2), Plan.choose(config)
+for plan in (Plan(False, seeds=2), Plan(False, temperatures=2), Plan(False, 2, 2), Plan(False, batch=2)):
+    for one, other in zip(whole.students, train_cohort(config, plan=plan).students, strict=True):
+        np.testing.assert_allclose(other.losses, one.losses, rtol=1e-3, atol=1e-7, err_msg=str(plan))
+        np.testing.assert_allclose(other.geometry.update_angles, one.geometry.update_angles, rtol=1e-3)
+
+one = dataclasses.replace(config, seeds=(0,), objective=KL((1.0,)))
+large = dataclasses.replace(one, width=256, batch=1024)
+assert Plan.choose(one) == Plan(False), Plan.choose(one)
+assert Plan.choose(large) == Plan(False, batch=4), Plan.choose(large)
+assert Plan.choose(dataclasses.replace(large, batch=1023)) == Plan(False)
+assert Plan.choose(dataclasses.replace(large, seeds=(0, 1))) == Plan(False, seeds=2, batch=2)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
@@ -217,11 +221,11 @@ class Counted(MSE):
 
 
 def test_training_is_traced_once():
-    """One trace a depth for training and one for evaluation, however many segments, seeds and cohorts."""
+    """One trace a depth for training and one for evaluation, however many segments, steps, seeds, cohorts."""
     config = dataclasses.replace(SMALL, objective=Counted())
     Counted.traces = 0
-    for seeds in ((0, 1), (2, 3)):
-        train_cohort(dataclasses.replace(config, seeds=seeds))
+    for seeds, steps in (((0, 1), config.steps), ((2, 3), config.steps), ((0, 1), config.steps + 7)):
+        train_cohort(dataclasses.replace(config, seeds=seeds, steps=steps))
     assert Counted.traces == 2 * len(config.depths)
 
 
@@ -355,16 +359,8 @@ def test_num_params_counts_what_is_trained(config, layer):
 )
 def test_the_rate_is_held_then_falls_linearly(rate, expected):
     """At steps 0, 50 and 99 of 100, for a student of four layers."""
-    from toymodels._train import _Program
-
-    config = dataclasses.replace(SMALL, learning_rate=rate, steps=100, adam=Adam(0.0, 0.0, 1e-30))
-    optimiser = _Program.of(config, Plan(False, 1)).optimiser(4)
-    state = optimiser.init(jnp.zeros(()))
-    moves = []
-    for _ in range(100):
-        update, state = optimiser.update(jnp.ones(()), state)
-        moves.append(-float(update))  # Adam without memory moves by the rate itself
-    np.testing.assert_allclose([moves[0], moves[50], moves[99]], expected, rtol=1e-5)
+    found = [float(rate.at(step, 100, 4)) for step in (0, 50, 99)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_rates_of_the_paper():
