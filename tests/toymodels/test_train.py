@@ -16,7 +16,6 @@ import pytest
 from toymodels import (
     KL,
     MSE,
-    Adam,
     CohortConfig,
     Correlated,
     Evaluation,
