@@ -1,9 +1,12 @@
 """What this installation is: versions, devices, precision, threads, and whether other packages hide ours."""
 
+import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ OURS = ("toymodels", "llm", "sweeps", "figures")
 
 DEPENDENCIES = (
     "depthlaw jax jaxlib equinox optax diffrax optimistix orbax-checkpoint "
-    "numpy scipy matplotlib polars typer rich"
+    "numpy scipy matplotlib polars typer rich filelock"
 ).split()
 
 
@@ -34,6 +37,25 @@ def check_names() -> None:
             )
 
 
+@functools.cache
+def code() -> dict[str, Any]:
+    """Version of depthlaw; git commit of its folder and whether that was changed since, None without git."""
+    root = Path(__file__).resolve().parent.parent
+    commit = dirty = None
+    if (root / ".git").exists():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            commit = _git(root, "rev-parse", "HEAD")
+            dirty = bool(_git(root, "status", "--porcelain", "--", *OURS, "pyproject.toml"))
+    return {"version": versions()["depthlaw"], "commit": commit, "dirty": dirty}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=True
+    )
+    return done.stdout.strip()
+
+
 def versions() -> dict[str, str]:
     """Python and the dependencies, by name."""
     found = {"python": platform.python_version()}
@@ -52,7 +74,7 @@ def examine() -> dict[str, Any]:
     import jax.numpy as jnp
     import numpy as np
 
-    from sweeps._executors import available_cores
+    from sweeps._machine import available_cores
 
     # 1 + 2^-12 is lost by a TF32 or bfloat16 product, and kept by a float32 one.
     probe = jnp.full((128, 128), 1 + 2.0**-12)

@@ -3,11 +3,13 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from sweeps._executors import Outcome, Tick
 from sweeps._jobs import Job
+from sweeps.executors import Outcome, Tick
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from sweeps._run import Watcher
 
 
 class Lines:
@@ -26,6 +28,9 @@ class Lines:
 
     def tick(self, tick: Tick) -> None:
         pass
+
+    def note(self, text: str) -> None:
+        self._say(text)
 
     def end(self, outcome: Outcome) -> None:
         self.ended += 1
@@ -51,10 +56,8 @@ class Bar(Lines):
     def start(self, jobs: dict[str, Job], reused: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        from toymodels import total_flops
-
         super().start(jobs, reused)
-        self.weights = {key: float(total_flops(job.config)) for key, job in jobs.items()}
+        self.weights = {key: float(job.flops) for key, job in jobs.items()}
         self.bar = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -86,6 +89,33 @@ class Bar(Lines):
         self.bar.update(self.task, completed=completed)
 
 
+class Several:
+    """Tells each of several watchers."""
+
+    def __init__(self, *watchers: "Watcher") -> None:
+        self.watchers = watchers
+
+    def start(self, jobs: dict[str, Job], reused: int) -> None:
+        for watcher in self.watchers:
+            watcher.start(jobs, reused)
+
+    def tick(self, tick: Tick) -> None:
+        for watcher in self.watchers:
+            watcher.tick(tick)
+
+    def note(self, text: str) -> None:
+        for watcher in self.watchers:
+            watcher.note(text)
+
+    def end(self, outcome: Outcome) -> None:
+        for watcher in self.watchers:
+            watcher.end(outcome)
+
+    def close(self) -> None:
+        for watcher in self.watchers:
+            watcher.close()
+
+
 def watcher(console: "Console") -> Lines:
     """What suits the console."""
     return Bar(console) if console.is_terminal else Lines(console)
@@ -94,8 +124,9 @@ def watcher(console: "Console") -> Lines:
 def described(outcome: Outcome) -> str:
     """How a job ended, in a few words."""
     if outcome.error is not None:
-        return f"failed: {outcome.error}"
-    diverged = sum(row["status"] == "diverged" for row in outcome.rows)
+        return f"{outcome.status}: {outcome.error}"
+    rows = outcome.result.rows
+    diverged = sum(row["status"] == "diverged" for row in rows)
     seconds = outcome.provenance["wall_seconds"]
     extra = f", {diverged} diverged" if diverged else ""
-    return f"{len(outcome.rows)} students{extra}, {seconds:.0f} s"
+    return f"{len(rows)} rows{extra}, {seconds:.0f} s"

@@ -1,43 +1,65 @@
 """Run a sweep: claim the folder, train the jobs that have no record, write each record as its job ends."""
 
+import collections
 import contextlib
-import dataclasses
 import os
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from sweeps import _executors
-from sweeps._jobs import Job, expand
+from sweeps import _machine
+from sweeps._doctor import code
+from sweeps._jobs import Job, expand, halved, kind, merge
+from sweeps._signals import Stopped, told_on_signals
 from sweeps._spec import Spec
-from sweeps._store import Store
+from sweeps._store import DONE, Store
+from sweeps.executors import Executor, Note, Outcome, Status, Stop, Task, Tick, Where, choose
 
-if TYPE_CHECKING:
-    from toymodels import CohortConfig
+DEATHS_ALLOWED = 3
+"""How often a task is tried whose process dies."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do about trouble.
+
+    retry: how often a failed job is tried again. fail_fast: stop the sweep at the first that stays failed.
+    extend: let a folder of results take more cells. checkpoint_seconds: between a job's checkpoints.
+    """
+
+    retry: int = 0
+    fail_fast: bool = False
+    extend: bool = False
+    checkpoint_seconds: float = 60.0
 
 
 class Watcher(Protocol):
     """Is told how a sweep goes; see `sweeps._progress`."""
 
     def start(self, jobs: dict[str, Job], reused: int) -> None: ...
-    def tick(self, tick: _executors.Tick) -> None: ...
-    def end(self, outcome: _executors.Outcome) -> None: ...
+    def tick(self, tick: Tick) -> None: ...
+    def note(self, text: str) -> None: ...
+    def end(self, outcome: Outcome) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass
 class RunSummary:
-    """What a run did: its store, jobs trained and reused, failures by job, peak memory in bytes.
+    """What a run did: its store; jobs in all, reused, not run; label and error of those that failed.
 
-    peak_memory: the peaks of all its processes while they trained, added, with the libraries that they share
-    counted once.
+    peak_memory: in bytes, the peaks of all its processes while they trained, added, with the libraries that
+    they share counted once. compile_seconds: of all processes, for compiling or fetching what is compiled.
     """
 
     store: Store
     jobs: int = 0
     reused: int = 0
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, tuple[str, str]] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
+    not_run: int = 0
     peak_memory: int = 0
+    compile_seconds: float = 0.0
 
 
 def run_sweep(
@@ -45,58 +67,137 @@ def run_sweep(
     out: Path,
     watcher: Watcher,
     *,
-    workers: int | None = None,
-    executor: _executors.Executor | None = None,
+    where: Where | None = None,
+    executor: Executor | None = None,
+    policy: Policy | None = None,
 ) -> RunSummary:
     """Train every job of `spec` that `out` holds no record of.
 
-    workers: processes at once (default: one a core). executor: where to run, chosen by `_executors.choose`
-    unless given. A job that fails is in the summary and does not stop the others.
-    Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written.
+    where: what the user says of where to run. executor: where to, else as `executors.choose` says. A job
+    that fails is recorded, in the summary, and stops no other.
+    Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written or is in
+    use, Stopped after SIGINT or SIGTERM.
     """
+    policy = policy or Policy()
     store = Store(out)
-    store.claim(spec.source)
-    jobs = expand(spec.cohorts)
-    missing = [job for job in jobs if not store.is_done(job)]
-    # The longest first, so that no long job is left running alone at the end.
-    missing.sort(key=lambda job: -_flops(job.config))
-    summary = RunSummary(store, len(jobs), len(jobs) - len(missing))
-    watcher.start({job.id: job for job in missing}, summary.reused)
-    if not missing:
-        return summary
-    peaks: dict[int, int] = {}
-    executor = executor or _executors.choose(jobs, workers)
-    # Closed whatever happens here, a full disk or Ctrl-C, so that no job runs on without us.
-    with contextlib.closing(executor.run(missing, watcher.tick)) as outcomes:
-        for outcome in outcomes:
-            if outcome.error is None:
-                store.write(outcome.job, outcome.rows, outcome.curves, outcome.provenance)
-                process = outcome.provenance["process"]
-                peak = outcome.provenance["peak_memory_bytes"]
-                if process != os.getpid():
-                    peak -= outcome.provenance["mapped_files_bytes"]
-                peaks[process] = max(peak, peaks.get(process, 0))
-            else:
-                summary.failures[outcome.job.id] = f"{outcome.job.label}: {outcome.error}"
-                summary.traces[outcome.job.id] = outcome.trace
-            watcher.end(outcome)
-    peaks[os.getpid()] = _executors.peak_memory()
-    summary.peak_memory = sum(peaks.values())
+    jobs = expand(spec.kind, spec.configs)
+    with store.locked():
+        store.claim(spec.source, jobs, policy.extend)
+        statuses = store.heal(watcher.note)
+        missing = [job for job in jobs if statuses.get(job.id) not in DONE]
+        summary = RunSummary(store, len(jobs), len(jobs) - len(missing))
+        watcher.start({job.id: job for job in missing}, summary.reused)
+        if missing:
+            stop, came = Stop(), []
+
+            def tell(number: int) -> None:
+                watcher.note("stopping: running jobs save where they are (again to stop at once)")
+                stop.requested = True
+                came.append(number)
+
+            with told_on_signals(tell):
+                _Sweep(store, watcher, policy, stop, summary).run(
+                    missing, executor or choose(jobs, where or Where())
+                )
+            if came:
+                raise Stopped(came[0])
     return summary
 
 
-def _flops(config: "CohortConfig") -> int:
-    from toymodels import total_flops
+class _Sweep:
+    """The loop of a run: tasks to the executor, outcomes to records, what failed back to the queue."""
 
-    return total_flops(config)
+    def __init__(
+        self,
+        store: Store,
+        watcher: Watcher,
+        policy: Policy,
+        stop: Stop,
+        summary: RunSummary,
+    ) -> None:
+        self.store, self.watcher, self.policy, self.stop, self.summary = store, watcher, policy, stop, summary
+        self.code = code()
+        self.waiting: collections.deque[Task] = collections.deque()
+        self.peaks: dict[Any, int] = {}
+        self.retried: set[tuple[str, int]] = set()
+
+    def run(self, missing: list[Job], executor: Executor) -> None:
+        """Run the jobs to their records."""
+        groups = merge(missing) if _machine.accelerated() else [(job,) for job in missing]
+        every = self.policy.checkpoint_seconds
+        tasks = [Task(group, self.store.checkpoint(group[0].id), every) for group in groups]
+        # The longest first, so that no long one is left running alone at the end.
+        self.waiting.extend(sorted(tasks, key=lambda task: -task.flops))
+        ended = 0
+        # Closed whatever happens here, a full disk or Ctrl-C, so that no job runs on without us.
+        with contextlib.closing(executor.run(self.waiting, self._feedback, self.stop)) as outcomes:
+            for outcome in outcomes:
+                ended += self._take(outcome)
+        self.summary.not_run = len(missing) - ended
+        self.peaks[os.getpid()] = max(_machine.peak_memory(), self.peaks.get(os.getpid(), 0))
+        self.summary.peak_memory = sum(self.peaks.values())
+
+    def _feedback(self, message: Tick | Note) -> None:
+        if isinstance(message, Tick):
+            self.watcher.tick(message)
+        else:
+            self.watcher.note(message.text)
+
+    def _take(self, outcome: Outcome) -> bool:
+        """Record an outcome, or try again; whether the job has ended."""
+        self._account(outcome)
+        ended_by_us = outcome.status is Status.STOPPED or (outcome.died and self.stop.requested)
+        if ended_by_us or self._tried_again(outcome):
+            return False
+        about = {**self.code, **outcome.provenance}
+        self.store.write(outcome.job, outcome.status, outcome.result, about, outcome.error, outcome.trace)
+        if outcome.error is not None:
+            self.summary.failures[outcome.job.id] = (outcome.job.label, outcome.error)
+            self.summary.traces[outcome.job.id] = outcome.trace
+            if self.policy.fail_fast and not self.stop.requested:
+                self.watcher.note("stopping at the first failure: running jobs save where they are")
+                self.stop.requested = True
+        self.watcher.end(outcome)
+        return True
+
+    def _tried_again(self, outcome: Outcome) -> bool:
+        """Whether the task of this failed job goes back to the queue."""
+        if outcome.error is None or self.stop.requested:
+            return False
+        task = outcome.task
+        limit, how = task.max_bytes, "trying again"
+        if outcome.status is Status.OUT_OF_MEMORY:
+            # One that did not die has been divided as far as it can be.
+            less = halved(task.jobs, limit) if outcome.died else None
+            if less is None:
+                return False
+            limit, how = less, f"trying again in parts of {less / 2**20:.3g} MiB"
+        elif task.attempt > max(self.policy.retry, DEATHS_ALLOWED - 1 if outcome.died else 0):
+            return False
+        again = (task.jobs[0].id, task.attempt)
+        if again not in self.retried:  # once for all jobs of the task
+            self.retried.add(again)
+            self.watcher.note(f"{outcome.job.label}: {outcome.error}; {how}")
+            self.waiting.appendleft(replace(task, attempt=task.attempt + 1, max_bytes=limit))
+        return True
+
+    def _account(self, outcome: Outcome) -> None:
+        about = outcome.provenance
+        if not about:
+            return
+        process, peak = (about["host"], about["process"]), about["peak_memory_bytes"]
+        if process[1] != os.getpid():
+            peak -= about["mapped_files_bytes"]
+        self.peaks[process] = max(peak, self.peaks.get(process, 0))
+        self.summary.compile_seconds += about["compile_seconds"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep would cost: jobs, students, FLOPs, seconds and bytes (of one process)."""
+    """What a sweep would cost: jobs, rows, FLOPs, seconds and bytes (of one process)."""
 
     jobs: int
-    students: int
+    rows: int
     flops: int
     seconds: float
     bytes: int
@@ -112,39 +213,30 @@ COMPILE_SECONDS = 10.0
 
 def estimate(spec: Spec, workers: int | None = None) -> Estimate:
     """The cost of `spec` on this machine's CPU cores, from a tenth of a second of matrix products a shape."""
-    from toymodels import memory_bytes
-
-    jobs = expand(spec.cohorts)
-    cores = len(_executors.available_cores())
+    jobs = expand(spec.kind, spec.configs)
+    cores = len(_machine.available_cores())
     workers = min(workers or cores, len(jobs), cores)
+    of_kind = kind(spec.kind)
     rates: dict[tuple[int, int, int], float] = {}
     seconds = 0.0
     for job in jobs:
-        config = job.config
-        shape = (config.hidden, config.width, config.batch)
+        shape = of_kind.product(job.config)
         if shape not in rates:
             rates[shape] = _matmul_rate(*shape)
-        seconds += _flops(config) / (MATMUL_SHARE * rates[shape])
-    programs = len({_program(job.config) for job in jobs})
+        seconds += job.flops / (MATMUL_SHARE * rates[shape])
+    programs = len({of_kind.program(job.config) for job in jobs})
     return Estimate(
         jobs=len(jobs),
-        students=sum(len(job.config.depths) * len(job.config.temperatures) for job in jobs),
-        flops=sum(_flops(job.config) for job in jobs),
+        rows=sum(of_kind.num_rows(job.config) for job in jobs),
+        flops=sum(job.flops for job in jobs),
         seconds=seconds / workers + programs * COMPILE_SECONDS,
-        bytes=max(memory_bytes(job.config, vmapped=False) for job in jobs),
+        bytes=max(of_kind.memory_bytes([job.config]) for job in jobs),
         workers=workers,
     )
 
 
-def _program(config: "CohortConfig") -> Any:
-    """What a compilation depends on."""
-    return dataclasses.replace(config, seeds=(0,))
-
-
 def _matmul_rate(rows: int, inner: int, columns: int) -> float:
     """FLOPs a second on (rows × inner) · (inner × columns) in float32, of one core if BLAS has one thread."""
-    import time
-
     import numpy as np
 
     a, b = np.ones((rows, inner), np.float32), np.ones((inner, columns), np.float32)

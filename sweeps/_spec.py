@@ -1,28 +1,30 @@
 """A sweep's spec: a TOML text → the cohorts to train and how to fit what they reach.
 
-    [sweep]                    # name, description, kind of job (only "toy" so far)
+    [sweep]                    # name, description, kind of job (toy)
     [base]                     # the config that every job starts from; see toymodels.CohortConfig
     [[case]]                   # optional, repeated: tables laid over the base, one at a time
     [grid]                     # optional: dotted key = list of values; all combinations are run
+    [[exclude]]                # optional, repeated: dotted key = value or list of values; a cell that has one
+                               # of the values of every key, as it is written or by default, is left out
     [set]                      # optional: dotted key = value, laid over all of these (`--set` writes here)
     [fit]                      # by: columns that tell one fit from another; floor: L_0, or left out to fit it
 
-Where a list of numbers is expected, `{logspace = [first, last, count]}` writes one.
+Where a list of numbers is expected, `{logspace = [first, last, count]}`, `{linspace = [first, last, count]}`
+and `{range = [first, last, step]}` write one: both ends included, `last` of a range where a step lands on it.
 """
 
 import copy
 import itertools
 import math
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sweeps._config import ConfigError, canonical, decode, nearest
-from sweeps._jobs import COLUMNS
-
-if TYPE_CHECKING:
-    from toymodels import CohortConfig
+from sweeps._config import ConfigError, canonical, decode, encode, nearest
+from sweeps._jobs import KINDS, PROVENANCE, kind
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -35,20 +37,25 @@ class FitSpec:
     floor: float | None = None
 
     def __post_init__(self) -> None:
-        for column in self.by:
-            if column not in COLUMNS:
-                raise ValueError(f"by names {column!r}, which is not a column: {nearest(column, COLUMNS)}")
         if self.floor is not None and self.floor < 0:
             raise ValueError(f"floor is {self.floor}: it must be at least 0; leave it out to fit it")
+
+    def check(self, columns: Iterable[str]) -> None:
+        """Raise ValueError where `by` names no column of the table."""
+        known = tuple(columns)
+        for column in self.by:
+            if column not in known:
+                raise ValueError(f"by names {column!r}, which is not a column: {nearest(column, known)}")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep. `source` is the validated text as plain values, written beside the results."""
+    """A sweep. `configs` are of `kind`; `source` is the validated text as plain values."""
 
     name: str
     description: str
-    cohorts: "tuple[CohortConfig, ...]"
+    kind: str
+    configs: tuple[Any, ...]
     fit: FitSpec
     source: dict[str, Any]
 
@@ -84,9 +91,7 @@ def load_spec(name: str, settings: tuple[str, ...] = ()) -> Spec:
 
 def parse_spec(source: dict[str, Any], where: str) -> Spec:
     """The spec that `source` describes; `where` names it in error messages."""
-    from toymodels import CohortConfig
-
-    tables = ("sweep", "base", "case", "grid", "set", "fit")
+    tables = ("sweep", "base", "case", "grid", "exclude", "set", "fit")
     for key in source:
         if key not in tables:
             raise ConfigError(f"{where}: [{key}] is not a known table: {nearest(key, tables)}")
@@ -101,21 +106,32 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     description = sweep.get("description", "")
     if not isinstance(description, str):
         raise ConfigError(f"{where}: sweep.description is {description!r}: it must be a text")
-    if sweep.get("kind", "toy") != "toy":
-        raise ConfigError(f"{where}: sweep.kind is {sweep['kind']!r}: known: toy")
+    named = sweep.get("kind", "toy")
+    if not isinstance(named, str) or named not in KINDS:
+        raise ConfigError(f"{where}: sweep.kind is {named!r}: {nearest(str(named), KINDS)}")
+    config = kind(named).config
 
-    cohorts = dict.fromkeys(
-        decode(CohortConfig, table, f"{where} ({label})" if label else where)
-        for label, table in _combinations(source, where)
-    )
-    if not cohorts:
-        raise ConfigError(f"{where}: case is empty: write [[case]] once for each, or leave it out")
+    configs: dict[Any, None] = {}
+    excluded = _Exclusions(source, where)
+    for label, table in _combinations(source, where):
+        if excluded.leaves_out(table):  # before its rules are checked: it may be left out for breaking one
+            continue
+        cell: Any = decode(config, table, f"{where} ({label})" if label else where)
+        if not excluded.leaves_out(encode(cell)):  # by a default
+            configs[cell] = None
+    excluded.check()
+    if not configs:
+        raise ConfigError(f"{where}: no cell is left: case is empty, or exclude leaves out every cell")
     fit = decode(FitSpec, _table(source, "fit", where), f"{where}: fit")
+    try:
+        fit.check(("job", *kind(named).columns, *PROVENANCE))
+    except ValueError as error:
+        raise ConfigError(f"{where}: fit: {error}") from None
     try:
         canonical(source)
     except (TypeError, ValueError) as error:  # a date or an infinity that a setting has replaced
         raise ConfigError(f"{where} cannot be recorded as JSON: {error}") from None
-    return Spec(name, description, tuple(cohorts), fit, source)
+    return Spec(name, description, named, tuple(configs), fit, source)
 
 
 def _table(source: dict[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -150,6 +166,55 @@ def _combinations(source: dict[str, Any], where: str) -> list[tuple[str, dict[st
     return combinations
 
 
+class _Exclusions:
+    """The [[exclude]] tables: each has, by dotted key, the values of the cells that it leaves out."""
+
+    def __init__(self, source: dict[str, Any], where: str) -> None:
+        tables = source.get("exclude", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
+            raise ConfigError(
+                f"{where}: exclude must be written [[exclude]], with at least one key, once for each"
+            )
+        self.where = where
+        self.rules = [
+            dict(_leaves(_expand_lists(table, f"{where}: exclude {i}"))) for i, table in enumerate(tables)
+        ]
+        self.keys: set[str] = set()
+
+    def leaves_out(self, table: dict[str, Any]) -> bool:
+        """Whether a rule leaves out this cell; a list matches whole, or where it is one of the values."""
+        if not self.rules:
+            return False
+        cell = dict(_leaves(table))
+        self.keys |= cell.keys()
+        return any(
+            all(key in cell and _is_among(cell[key], values) for key, values in rule.items())
+            for rule in self.rules
+        )
+
+    def check(self) -> None:
+        """Raise ConfigError where a rule names a key that no cell had: it would never leave out anything."""
+        for i, rule in enumerate(self.rules):
+            for key in rule:
+                if key not in self.keys:
+                    raise ConfigError(
+                        f"{self.where}: exclude {i}: {key} is in no cell: {nearest(key, self.keys)}"
+                    )
+
+
+def _is_among(value: Any, values: Any) -> bool:
+    return value == values or (isinstance(values, list) and value in values)
+
+
+def _leaves(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What is not a table, by dotted key."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def _axes(grid: dict[str, Any], prefix: str, where: str) -> dict[str, list[Any]]:
     """The grid's axes by dotted key; a nested table is the same as dots."""
     axes: dict[str, list[Any]] = {}
@@ -164,28 +229,65 @@ def _axes(grid: dict[str, Any], prefix: str, where: str) -> dict[str, list[Any]]
 
 
 def _expand_lists(value: Any, where: str) -> Any:
-    """`{logspace = [first, last, count]}` written out, anywhere below `value`."""
+    """`{logspace = …}`, `{linspace = …}` and `{range = …}` written out, anywhere below `value`."""
     if isinstance(value, list):
         return [_expand_lists(item, where) for item in value]
     if not isinstance(value, dict):
         return value
-    if set(value) == {"logspace"}:
+    if len(value) == 1 and (name := next(iter(value))) in LISTS:
+        write, rule = LISTS[name]
         try:
-            first, last, count = value["logspace"]
-            low, high = math.log(first), math.log(last)
-            if count != int(count) or count < 2:
+            first, last, third = value[name]
+            if any(isinstance(number, bool) or not math.isfinite(number) for number in (first, last, third)):
                 raise ValueError
-        except (TypeError, ValueError, OverflowError):
-            raise ConfigError(
-                f"{where}: logspace is {value['logspace']!r}: it must be [first, last, count], "
-                "first and last positive, count at least 2"
-            ) from None
-        # Rounded to ten digits, so that 0.01 … 1 holds 0.1 and not its neighbour.
-        inner = [
-            float(f"{math.exp(low + (high - low) * i / (count - 1)):.10g}") for i in range(1, int(count) - 1)
-        ]
-        return [float(first), *inner, float(last)]
+            return write(first, last, third)
+        except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+            raise ConfigError(f"{where}: {name} is {value[name]!r}: it must be {rule}") from None
     return {key: _expand_lists(item, f"{where}.{key}") for key, item in value.items()}
+
+
+def _logspace(first: float, last: float, count: float) -> list[float]:
+    low, high, places = math.log(first), math.log(last), _places(count)
+    # To ten digits, so that 0.01 … 1 holds 0.1 and not its neighbour.
+    between = (float(f"{math.exp(low + (high - low) * float(place)):.10g}") for place in places[1:-1])
+    return [float(first), *between, float(last)]
+
+
+def _linspace(first: float, last: float, count: float) -> list[float]:
+    low, high = _exactly(first), _exactly(last)
+    return [float(low + (high - low) * place) for place in _places(count)]
+
+
+def _places(count: float) -> list[Fraction]:
+    """So many, evenly from 0 to 1."""
+    if count != int(count) or not 2 <= count <= LONGEST:
+        raise ValueError
+    return [Fraction(i, int(count) - 1) for i in range(int(count))]
+
+
+def _range(first: float, last: float, step: float) -> list[float]:
+    low, high, by = _exactly(first), _exactly(last), _exactly(step)
+    count = (high - low) // by + 1
+    if not 1 <= count <= LONGEST:
+        raise ValueError
+    whole = isinstance(first, int) and isinstance(step, int)
+    return [int(low + by * i) if whole else float(low + by * i) for i in range(count)]
+
+
+def _exactly(number: float) -> Fraction:
+    """The number as it is written, so that three steps of 0.1 are 0.3 and not its neighbour."""
+    return Fraction(repr(number))
+
+
+LONGEST = 10**6
+"""Numbers that such a list may have."""
+
+LISTS = {
+    "logspace": (_logspace, "[first, last, count], first and last positive, count from 2 to a million"),
+    "linspace": (_linspace, "[first, last, count], count from 2 to a million"),
+    "range": (_range, "[first, last, step], with step leading from first to last in at most a million"),
+}
+"""Ways to write a list of numbers, and what each must hold."""
 
 
 def _overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

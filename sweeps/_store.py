@@ -1,75 +1,44 @@
-"""Results on disk: `<out>/spec.json` and, for each job, `<out>/jobs/<id>/{record.json, curves.npz}`.
+"""Results on disk.
 
-Every file is written under a temporary name, fsynced and renamed, so it is whole or not there. A job is
-done when its record is complete, valid and its own; the table is read from the records and can be deleted.
+    <out>/spec.json                the spec; jobs.json  the jobs that it asks for; lock  held while one runs
+    <out>/jobs/<id>/record.json    a job that has ended: config, rows, status, where and how it was made
+    <out>/jobs/<id>/curves.npz     what does not fit into rows
+    <out>/jobs/<id>/checkpoint/    a job that has begun
+    <out>/set_aside/               files that were not what they should be; nothing reads them
+
+A job is done when its record is whole, its own, and beside the curves that it names; the table is read from
+the records and can be deleted.
 """
 
 import contextlib
+import functools
+import hashlib
 import io
 import json
 import os
-import tempfile
-import zipfile
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sweeps._config import ConfigError, canonical, encode
-from sweeps._jobs import COLUMNS, SCHEMA_VERSION, Job, job_id
+from sweeps._files import StoreError, is_temporary, parse_json, remove, visible, write_atomic, write_json
+from sweeps._jobs import KINDS, PROVENANCE, SCHEMA_VERSION, Column, Job, Kind, Result, kind
 
 if TYPE_CHECKING:
     import polars as pl
 
+DONE = ("done", "diverged")
+"""Statuses of a job that need not run again; the others are `failed` and `out of memory`."""
 
-class StoreError(Exception):
-    """Results that cannot be read or written: says which file and why."""
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """`data` at `path`, whole or not at all.
-
-    Raises StoreError when the file system refuses (no space, no permission); nothing is left behind.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:  # Ctrl-C too
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_directory(path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+JOB = Column(str, None, "id of the job that made this row")
+"""The first column of every table."""
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """`value` as readable JSON, atomically; NaN and infinity are refused."""
-    write_atomic(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+class Locked(StoreError):
+    """Another process is running a sweep in the same folder."""
 
 
 class Store:
@@ -78,132 +47,367 @@ class Store:
     def __init__(self, out: Path) -> None:
         self.out = out
 
-    def claim(self, source: dict[str, Any]) -> None:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process alone.
+
+        The lock is the system's, on the file `lock`: it ends with the process, however that dies, so the
+        file of a dead one is no hindrance. Raises Locked, with who holds it.
+        """
+        import filelock
+
+        path = self.out / "lock"
+        if self.out.exists() and not self.out.is_dir():
+            raise ConfigError(f"{self.out} exists and is not a folder of results: choose another --out")
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(path, timeout=0, is_singleton=False)
+            lock.acquire()
+        except filelock.Timeout:
+            raise Locked(
+                f"{self.out} is in use by {_holder(path)}: wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        try:
+            with contextlib.suppress(OSError):
+                path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            yield
+        finally:
+            lock.release()
+
+    def claim(self, source: dict[str, Any], jobs: list[Job], extend: bool = False) -> None:
         """Write the spec, or check that the folder holds results of the same one.
 
-        Raises ConfigError when it holds another's.
+        What a spec says of its name, description and fit may change. extend: so may the rest; jobs that are
+        no longer asked for stay. The spec that was there is kept as `spec-<n>.json`.
+        Raises ConfigError, with what differs.
         """
         path = self.out / "spec.json"
+        same = False
+        if extend and path.exists():
+            try:
+                self.spec()
+            except StoreError:  # the records know their own configs
+                self.set_aside(path)
         if path.exists():
-            if canonical(self.spec()) == canonical(source):
-                return
-            raise ConfigError(f"{self.out} holds results of another spec: choose another --out or remove it")
-        if self.out.exists() and (not self.out.is_dir() or any(_visible(self.out))):
+            before = self.spec()
+            same = canonical(before) == canonical(source)
+            changed = _changes(before, source)
+            if changed and not extend:
+                raise ConfigError(
+                    f"{self.out} holds results of another spec: choose another --out, or add to it with "
+                    "--extend. " + "; ".join(changed)
+                )
+            if changed:
+                number = 1 + len(list(self.out.glob("spec-*.json")))
+                write_json(self.out / f"spec-{number}.json", before)
+        elif not extend and any(entry.name != "lock" for entry in visible(self.out)):
             raise ConfigError(f"{self.out} exists and is not a folder of results: choose another --out")
-        write_json(path, source)
+        if not same:
+            write_json(path, source)
+        # After the spec, which tells a folder of ours; and anew where a killed run has not come so far.
+        asked = {job.id: (job.label, job.flops) for job in jobs}
+        if not self._asks(asked):
+            write_json(self.out / "jobs.json", asked)
+
+    def _asks(self, jobs: dict[str, tuple[str, int]]) -> bool:
+        """Whether `jobs.json` is there and says this."""
+        try:
+            return self.asked() == jobs
+        except (ConfigError, StoreError):
+            return False
 
     def spec(self) -> dict[str, Any]:
         """The spec's plain values.
 
         Raises ConfigError where there is none, StoreError where it cannot be read.
         """
-        path = self.out / "spec.json"
+        return _read_object(self.out / "spec.json", f"{self.out} is not a folder of results")
+
+    def asked(self) -> dict[str, tuple[str, int]]:
+        """Label and FLOPs of every job that the spec asks for, by id.
+
+        Raises ConfigError where the folder holds no results, StoreError where it cannot be read.
+        """
+        path = self.out / "jobs.json"
+        found = _read_object(path, f"{self.out} is not a folder of results")
         try:
-            value = _parse(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise ConfigError(f"{self.out} is not a folder of results: it has no spec.json") from None
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
-        if not isinstance(value, dict):
-            raise StoreError(f"{path} is not a spec")
-        return value
+            return {key: (str(label), int(flops)) for key, (label, flops) in found.items()}
+        except (TypeError, ValueError):
+            raise StoreError(f"{path} is not what it should be: label and FLOPs of each job") from None
 
     def write(
-        self, job: Job, rows: list[dict[str, Any]], curves: dict[str, np.ndarray], provenance: dict[str, Any]
+        self,
+        job: Job,
+        status: str,
+        result: Result,
+        provenance: dict[str, Any],
+        error: str | None = None,
+        trace: str = "",
     ) -> None:
-        """Record a finished job: the curves first, since a record says that all is there."""
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **curves)  # type: ignore[arg-type]  # stubs read the second argument
-        write_atomic(self._folder(job.id) / "curves.npz", buffer.getvalue())
+        """Record how a job ended: the curves first, since a record says that all is there."""
+        folder = self.folder(job.id)
+        curves = None
+        if status in DONE:
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **result.curves)  # type: ignore[arg-type]  # stubs read the 2nd argument
+            curves = hashlib.sha256(buffer.getvalue()).hexdigest()
+            write_atomic(folder / "curves.npz", buffer.getvalue())
         record = {
             "schema": SCHEMA_VERSION,
             "job": job.id,
+            "kind": job.kind,
             "config": encode(job.config),
-            "status": "diverged" if any(row["status"] == "diverged" for row in rows) else "done",
-            "rows": rows,
+            "status": status,
+            "error": error,
+            "trace": trace,
+            "rows": result.rows,
+            "curves": curves,
             "provenance": provenance,
         }
-        write_json(self._folder(job.id) / "record.json", record)
+        write_atomic(folder / "record.json", _sealed(record))
+        if status in DONE:
+            remove(self.checkpoint(job.id))
+
+    def heal(self, note: Callable[[str], None]) -> dict[str, str]:
+        """Remove what a killed run left, and set aside every record that is not whole or not its job's.
+
+        To be called by the process that holds the folder. note: is told a sentence about each. Returns the
+        status of every job that has a valid record, by id.
+        """
+        statuses: dict[str, str] = {}
+        for entry in os.scandir(self.out):
+            if is_temporary(entry.name):
+                remove(Path(entry.path))
+        if not (self.out / "jobs").is_dir():
+            return statuses
+        for folder in os.scandir(self.out / "jobs"):
+            if not folder.is_dir():
+                continue
+            names = os.listdir(folder.path)
+            for name in filter(is_temporary, names):
+                remove(Path(folder.path, name))
+            if "record.json" not in names:
+                continue
+            path = Path(folder.path, "record.json")
+            try:
+                record = self._read(path)
+                if record["status"] in DONE:
+                    self._checked_curves(path, record)
+                    if "checkpoint" in names:
+                        remove(Path(folder.path, "checkpoint"))
+                statuses[folder.name] = record["status"]
+            except StoreError as error:
+                note(f"{error}; set aside in {self.out / 'set_aside'}")
+                self.set_aside(path)
+                if "curves.npz" in names:
+                    self.set_aside(path.with_name("curves.npz"))
+        return statuses
+
+    def set_aside(self, path: Path) -> None:
+        """Move a file or folder of a job to where nothing reads it."""
+        target = self.out / "set_aside"
+        try:
+            target.mkdir(exist_ok=True)
+            number = 1
+            while (moved := target / f"{path.parent.name}.{number}.{path.name}").exists():
+                number += 1
+            os.replace(path, moved)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be set aside: {error.strerror or error}") from error
+
+    def statuses(self, skipped: list[str] | None = None) -> dict[str, str]:
+        """The status of every job that has a valid record, by id."""
+        return {record["job"]: record["status"] for record in self.records(skipped)}
 
     def is_done(self, job: Job) -> bool:
         """Whether this job's record is there, whole and its own, and its curves beside it."""
+        path = self.folder(job.id) / "record.json"
         try:
-            record = self._read(self._folder(job.id) / "record.json")
+            record = self._read(path)
+            if record["status"] not in DONE:
+                return False
+            self._checked_curves(path, record)
         except (StoreError, FileNotFoundError):
             return False
-        students = len(job.config.depths) * len(job.config.temperatures)
-        return len(record["rows"]) == students and (self._folder(job.id) / "curves.npz").is_file()
+        return True
 
     def records(self, skipped: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """Every valid record, by job id. Sentences about those that are not are added to `skipped`."""
-        for path in sorted((self.out / "jobs").glob("*/record.json")):
+        jobs = self.out / "jobs"
+        for name in sorted(os.listdir(jobs)) if jobs.is_dir() else ():
             try:
-                yield self._read(path)
+                yield self._read(jobs / name / "record.json")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
             except StoreError as error:
                 if skipped is not None:
                     skipped.append(str(error))
 
+    def record(self, job_id: str) -> dict[str, Any]:
+        """A job's record.
+
+        Raises StoreError where it is not whole or not its own, FileNotFoundError where there is none.
+        """
+        return self._read(self.folder(job_id) / "record.json")
+
+    def columns(self) -> dict[str, Column]:
+        """The columns of the table, in order."""
+        return {"job": JOB, **self._kind().columns, **PROVENANCE}
+
+    def _kind(self) -> Kind:
+        sweep = self.spec().get("sweep", {})
+        name = sweep.get("kind", "toy") if isinstance(sweep, dict) else None
+        if not isinstance(name, str) or name not in KINDS:
+            raise StoreError(
+                f"{self.out / 'spec.json'} is of a kind, {name!r}, that this version does not know"
+            )
+        return kind(name)
+
     def table(self, skipped: list[str] | None = None) -> "pl.DataFrame":
-        """One row a student, columns as in `COLUMNS`, sorted by all but the results."""
+        """One row a student or run, sorted by all but the results."""
         import polars as pl
 
         types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
-        schema = {name: types[column.type] for name, column in COLUMNS.items()}
-        found = [row for record in self.records(skipped) for row in record["rows"]]
-        keys = ["teacher", "rho", "teacher_depth", "steps", "temperature", "seed", "depth", "job"]
-        return pl.DataFrame(found, schema=schema).sort(keys, nulls_last=False)
+        columns = self.columns()
+        values: dict[str, list[Any]] = {name: [] for name in columns}
+        for record in self.records(skipped):
+            shared = {"job": record["job"], **{name: record["provenance"].get(name) for name in PROVENANCE}}
+            for row in record["rows"]:
+                for name, column in values.items():
+                    column.append(shared[name] if name in shared else row[name])
+        schema = {name: types[column.type] for name, column in columns.items()}
+        return pl.DataFrame(values, schema=schema).sort(self._kind().sorted_by, nulls_last=False)
 
     def curves(self, job_id: str) -> dict[str, np.ndarray]:
-        """The arrays of a job; see `sweeps._jobs.curves`."""
-        path = self._folder(job_id) / "curves.npz"
-        try:
-            with path.open("rb") as file, np.load(file) as arrays:
-                return dict(arrays)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
+        """The arrays of a job, by name.
 
-    def _folder(self, job_id: str) -> Path:
+        Raises StoreError where they are not those that its record names, FileNotFoundError without a record.
+        """
+        path = self.folder(job_id) / "record.json"
+        with np.load(io.BytesIO(self._checked_curves(path, self._read(path)))) as arrays:
+            return dict(arrays)
+
+    def folder(self, job_id: str) -> Path:
+        """Where a job's files are."""
         return self.out / "jobs" / job_id
+
+    def checkpoint(self, job_id: str) -> Path:
+        """Where a job's checkpoint is."""
+        return self.folder(job_id) / "checkpoint"
+
+    @staticmethod
+    def _checked_curves(path: Path, record: dict[str, Any]) -> bytes:
+        """The curves beside a record, as a file."""
+        curves = path.with_name("curves.npz")
+        try:
+            data = curves.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{curves}, which its record names, cannot be read: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != record["curves"]:
+            raise StoreError(f"{curves} is not what its record names")
+        return data
 
     @staticmethod
     def _read(path: Path) -> dict[str, Any]:
+        """A record, or why it is none: a StoreError; FileNotFoundError where there is no file."""
         try:
-            record = _parse(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            record = _unsealed(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
             raise
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} is not a whole record: {error}") from error
-        wanted = {"schema": SCHEMA_VERSION, "job": path.parent.name}
-        for key, value in wanted.items():
-            if not isinstance(record, dict) or record.get(key) != value:
+        for key, value in {"schema": SCHEMA_VERSION, "job": path.parent.name}.items():
+            if record.get(key) != value:
                 raise StoreError(f"{path} is not this job's record: its {key} is not {value!r}")
-        if job_id(record.get("config")) != record["job"]:
-            raise StoreError(f"{path} is not this job's record: its config is another's")
-        rows = record.get("rows")
-        if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
+        name, rows = record.get("kind"), record.get("rows")
+        if name not in KINDS:
+            raise StoreError(f"{path} is of a kind, {name!r}, that this version does not know")
+        names, types = _names_and_types(name)
+        if not isinstance(rows, list) or not all(_is_row(row, names, types) for row in rows):
             raise StoreError(f"{path} has rows with other columns than this version writes")
         return record
 
 
-def _parse(text: str) -> Any:
-    """JSON without the NaN and infinity that Python's parser would let through."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
+SEAL = b',\n "sha256": "%s"\n}\n'
+"""How a record ends: the hash of all before it, so that a change of any byte shows."""
 
 
-def _visible(folder: Path) -> Iterator[Path]:
-    """What a person would say is in the folder: not what a stopped `write_atomic` or a desktop left there."""
-    return (path for path in folder.iterdir() if not path.name.startswith("."))
+def _sealed(record: dict[str, Any]) -> bytes:
+    body = json.dumps(record, indent=1, allow_nan=False).encode()[:-2]
+    return body + SEAL % hashlib.sha256(body).hexdigest().encode()
 
 
-def _is_row(row: Any) -> bool:
-    if not isinstance(row, dict) or set(row) != set(COLUMNS):
+def _unsealed(data: bytes) -> dict[str, Any]:
+    """The record.
+
+    Raises ValueError when it is not what `_sealed` wrote.
+    """
+    length = len(SEAL % (b"0" * 64))
+    body = data[:-length]
+    if data[-length:] != SEAL % hashlib.sha256(body).hexdigest().encode():
+        try:  # what every version writes: is it another's, or damaged?
+            schema = parse_json(data)["schema"]
+        except (ValueError, KeyError, TypeError):
+            schema = SCHEMA_VERSION
+        if schema != SCHEMA_VERSION:
+            raise ValueError(f"it is of schema {schema}, and this version writes {SCHEMA_VERSION}")
+        raise ValueError("it is empty" if not data else "its end or its hash is missing or wrong")
+    record: dict[str, Any] = parse_json(body + b"}")
+    return record
+
+
+def _read_object(path: Path, absent: str) -> dict[str, Any]:
+    try:
+        value = parse_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{absent}: it has no {path.name}") from None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} is not what it should be: an object")
+    return value
+
+
+def _holder(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").strip() or "another process"
+    return "another process"
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What differs between two specs, but for name, description and fit: a phrase a key."""
+    old, new = (dict(_flat({k: v for k, v in spec.items() if k != "fit"})) for spec in (before, after))
+    phrases = []
+    for key in sorted({*old, *new} - {"sweep.name", "sweep.description"}):
+        if canonical(old.get(key)) != canonical(new.get(key)):
+            was, now = (json.dumps(values[key]) if key in values else "not set" for values in (old, new))
+            phrases.append(f"{key}: {was} there, {now} now")
+    return phrases
+
+
+def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flat(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for i, item in enumerate(value):
+            yield from _flat(item, f"{path}[{i}]")
+    else:
+        yield path, value
+
+
+def _is_row(row: Any, names: list[str], types: list[tuple[type, ...]]) -> bool:
+    if not isinstance(row, dict) or list(row) != names:
         return False
-    return all(_holds(column.type, row[name]) for name, column in COLUMNS.items())
+    return all(type(value) in allowed for value, allowed in zip(row.values(), types, strict=True))
 
 
-def _holds(kind: type, value: Any) -> bool:
-    return value is None or type(value) is kind or (kind is float and type(value) is int)
+@functools.cache
+def _names_and_types(of_kind: str) -> tuple[list[str], list[tuple[type, ...]]]:
+    """Of the columns that a kind's records have, in order."""
+    columns = kind(of_kind).columns
+    numbers: tuple[type, ...] = (float, int, type(None))  # a float that is whole may be read as an int
+    types = [numbers if column.type is float else (column.type, type(None)) for column in columns.values()]
+    return list(columns), types

@@ -6,7 +6,6 @@ stopped by Ctrl-C and SIGTERM. Numbers go to standard output, everything else to
 
 import enum
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -14,12 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from sweeps._signals import Stopped, raise_on_signals
+
 if TYPE_CHECKING:
     import polars as pl
 
     from sweeps._report import Answer
-    from sweeps._run import RunSummary
+    from sweeps._run import Policy, RunSummary
     from sweeps._spec import FitSpec
+    from sweeps._status import Reader
+    from sweeps.executors import Where
 
 BEGAN = time.monotonic()
 
@@ -42,7 +45,23 @@ class Format(enum.StrEnum):
 SET = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Lay a setting over the spec; repeatable.")
 ]
-WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes at once (default: one a core).")]
+WORKERS = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes at once (default: one a core or GPU), or jobs of a --cluster (16)."),
+]
+
+
+class Track(enum.StrEnum):
+    """Where losses are shown while jobs run."""
+
+    TENSORBOARD = "tensorboard"
+
+
+class ExecutorName(enum.StrEnum):
+    """Where jobs run."""
+
+    IN_PROCESS = "in-process"
+    PROCESSES = "processes"
 
 
 @app.callback()
@@ -61,7 +80,9 @@ def quickstart(
     workers: WORKERS = None,
 ) -> None:
     """Both depth exponents, with intervals, regime and figure: three minutes on two cores."""
-    summary, found = _run_and_fit("quickstart", settings, out, workers)
+    from sweeps.executors import Where
+
+    summary, found = _run_and_fit("quickstart", settings, out, Where(workers=workers))
     if found and all(answer.trusted for answer in found):
         from figures.inverse_depth_toy import draw
 
@@ -78,7 +99,28 @@ def run(
     spec: Annotated[str, typer.Argument(help="A preset's name or a TOML file.")],
     out: Annotated[Path | None, typer.Option(help="Folder of results (default: results/NAME).")] = None,
     settings: SET = [],  # noqa: B006  # typer copies it
+    executor: Annotated[
+        ExecutorName | None, typer.Option(help="Where jobs run (default: what suits sweep and machine).")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler that runs: tcp://host:8786.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Batch system that Dask asks for workers: slurm, pbs, lsf."),
+    ] = None,
     workers: WORKERS = None,
+    retry: Annotated[int, typer.Option(min=0, help="Try a failed job again, this often.")] = 0,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Stop the sweep at the first job that fails.")
+    ] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Add the cells of a changed spec to a folder that holds results.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, help="Seconds between the checkpoints of a job.")
+    ] = 60.0,
+    track: Annotated[Track | None, typer.Option(help="Write losses to DIR/tensorboard as they come.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would cost, and train nothing.")
     ] = False,
@@ -87,7 +129,14 @@ def run(
     if dry_run:
         _dry_run(spec, settings, workers)
         return
-    summary, found = _run_and_fit(spec, settings, out, workers)
+    from sweeps._run import Policy
+    from sweeps.executors import Where
+
+    if sum(choice is not None for choice in (executor, scheduler, cluster)) > 1:
+        raise typer.BadParameter("name one of --executor, --scheduler and --cluster")
+    where = Where(executor, workers, scheduler, cluster)
+    policy = Policy(retry, fail_fast, extend, checkpoint_every)
+    summary, found = _run_and_fit(spec, settings, out, where, policy, track)
     _finish(summary, found)
 
 
@@ -105,6 +154,30 @@ def presets() -> None:
 
 
 @app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="Folder of results.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew until the sweep has ended.")] = False,
+) -> None:
+    """How a sweep stands: jobs by state, pace, time left, newest losses, what failed, the fit so far."""
+    from sweeps._status import Reader, shown
+
+    reader = Reader(folder)
+    console = _console()
+    if watch and console.is_terminal:
+        from rich.live import Live as Screen
+
+        with Screen(console=console, auto_refresh=False) as screen:
+            while True:
+                standing = reader.read()
+                screen.update(shown(standing, _fit_so_far(reader)), refresh=True)
+                if standing.live is None:
+                    break
+                time.sleep(2)
+    else:
+        console.print(shown(reader.read(), _fit_so_far(reader)))
+
+
+@app.command()
 def table(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")],
     format: Annotated[
@@ -115,7 +188,7 @@ def table(
     """The rows of a sweep: one a student. Columns and units: README.md."""
     import io
 
-    from sweeps._store import write_atomic
+    from sweeps._files import write_atomic
 
     if format is None:
         suffix = out.suffix.lower().removeprefix(".") if out else ""
@@ -192,8 +265,7 @@ def main() -> NoReturn:
         # Characters that the locale cannot write are replaced, not fatal.
         stream.reconfigure(errors="replace")
         setattr(sys, name, stream)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _on_signal)
+    raise_on_signals()
     # Matrices here are small: a second BLAS thread gains nothing, and on a busy machine costs a hundredfold.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = sys.argv[1:]
@@ -203,8 +275,8 @@ def main() -> NoReturn:
     except _UsageError as error:
         where = error.ctx.command_path if error.ctx else "depthlaw"
         _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
-    except _Stopped as stopped:
-        sentence = "jobs that had ended are recorded, the same command continues"
+    except Stopped as stopped:
+        sentence = "the same command goes on from there"
         _fail(f"stopped by {stopped.signal.name}; {sentence}", 128 + stopped.signal)
     except Exception as error:
         _report(error)
@@ -215,26 +287,15 @@ def main() -> NoReturn:
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
-class _Stopped(BaseException):
-    """Ctrl-C or SIGTERM came."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.signal = signal.Signals(number)
-
-
-def _on_signal(number: int, frame: Any) -> None:
-    raise _Stopped(number)
-
-
 def _report(error: Exception) -> NoReturn:
     from sweeps._config import ConfigError
     from sweeps._doctor import NameClash
-    from sweeps._store import StoreError
+    from sweeps._files import StoreError
+    from sweeps.executors import ClusterError
 
     if isinstance(error, ConfigError | _BadTable):
         _fail(str(error), 2)
-    if isinstance(error, NameClash | StoreError):
+    if isinstance(error, NameClash | StoreError | ClusterError):
         _fail(str(error), 1)
     if isinstance(error, OSError):
         # If this was standard output, not even the interpreter's last flush can be written to it.
@@ -269,19 +330,30 @@ def _console(stderr: bool = False) -> Any:
 
 
 def _run_and_fit(
-    name: str, settings: list[str], out: Path | None, workers: int | None
+    name: str,
+    settings: list[str],
+    out: Path | None,
+    where: "Where | None" = None,
+    policy: "Policy | None" = None,
+    track: Track | None = None,
 ) -> "tuple[RunSummary, list[Answer]]":
-    from sweeps._progress import watcher
+    from sweeps._files import write_json
+    from sweeps._progress import Several, watcher
     from sweeps._report import answers, as_json
     from sweeps._run import run_sweep
     from sweeps._spec import load_spec
-    from sweeps._store import write_json
+    from sweeps._status import Live
 
     spec = load_spec(name, tuple(settings))
     out = out or Path("results") / spec.name
-    progress = watcher(_console(stderr=True))
+    watchers: list[Any] = [watcher(_console(stderr=True)), Live(out)]
+    if track is not None:
+        from sweeps._tracking import TensorBoard
+
+        watchers.append(TensorBoard(out))
+    progress = Several(*watchers)
     try:
-        summary = run_sweep(spec, out, progress, workers=workers)
+        summary = run_sweep(spec, out, progress, where=where, policy=policy)
     finally:
         progress.close()
     skipped: list[str] = []
@@ -308,9 +380,9 @@ def _show(found: "list[Answer]", in_json: bool = False) -> None:
 
 
 def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> None:
-    from sweeps._executors import peak_memory
+    from sweeps._files import write_json
+    from sweeps._machine import peak_memory
     from sweeps._report import as_json
-    from sweeps._store import write_json
 
     teachers = {}
     for answer in found:
@@ -324,6 +396,7 @@ def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> N
             "teachers": teachers,
             "wall_seconds": round(time.monotonic() - BEGAN, 2),
             "peak_memory_bytes": peak,
+            "compile_seconds": round(summary.compile_seconds, 2),
             "jobs": summary.jobs,
             "jobs_reused": summary.reused,
         },
@@ -333,13 +406,25 @@ def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> N
 def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
     """Say what failed and leave with the exit status that the results deserve."""
     _say(f"rows, curves and fits in {summary.store.out}")
-    for sentence in summary.failures.values():
-        _say(f"failed: {sentence}")
     for trace in sorted(set(summary.traces.values())):
         _say(trace)
     if summary.failures:
-        _fail(f"{len(summary.failures)} of {summary.jobs} jobs failed", 1)
+        _console(stderr=True).print(_table_of_failures(summary))
+    if summary.failures or summary.not_run:
+        not_run = f", {summary.not_run} were not run" if summary.not_run else ""
+        _fail(
+            f"{len(summary.failures)} of {summary.jobs} jobs failed{not_run}: the same command tries again", 1
+        )
     _exit_unless_trusted(found)
+
+
+def _table_of_failures(summary: "RunSummary") -> Any:
+    from rich.table import Table
+
+    table = Table("missing job", "what", "why")
+    for job, (label, error) in summary.failures.items():
+        table.add_row(job, label, error)
+    return table
 
 
 def _exit_unless_trusted(found: "list[Answer]") -> None:
@@ -350,25 +435,38 @@ def _exit_unless_trusted(found: "list[Answer]") -> None:
         _fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
 
 
+def _fit_so_far(reader: "Reader") -> Any:
+    """A table of exponents; None where there are no rows, or too many for a quick look."""
+    from sweeps._config import ConfigError, decode
+    from sweeps._report import answers, exponents_table
+    from sweeps._spec import FitSpec
+    from sweeps._status import MOST_ROWS
+
+    if not 0 < len(reader.known) <= MOST_ROWS:
+        return None
+    rows = reader.store.table()
+    if not 0 < len(rows) <= MOST_ROWS:
+        return None
+    asked = decode(FitSpec, reader.store.spec().get("fit", {}), "fit")
+    try:
+        return exponents_table(answers(rows, asked.by, asked.floor))
+    except ConfigError:
+        return None
+
+
 def _dry_run(name: str, settings: list[str], workers: int | None) -> None:
     from sweeps._run import estimate
     from sweeps._spec import load_spec
+    from sweeps._status import duration
 
     spec = load_spec(name, tuple(settings))
     cost = estimate(spec, workers)
     _console().print(
-        f"{spec.name}: {cost.jobs} jobs, {cost.students} students, {cost.flops:.3g} FLOPs\n"
-        f"about {_duration(cost.seconds)} on {cost.workers} core(s) of this machine, "
+        f"{spec.name}: {cost.jobs} jobs, {cost.rows} rows, {cost.flops:.3g} FLOPs\n"
+        f"about {duration(cost.seconds)} on {cost.workers} core(s) of this machine, "
         f"{cost.bytes / 2**20:.0f} MiB of arrays a process",
         highlight=False,
     )
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def _table_of(folder: Path) -> "tuple[pl.DataFrame, list[str]]":
@@ -392,7 +490,7 @@ def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
 
     store = Store(folder)
     spec = parse_spec(store.spec(), str(folder / "spec.json"))
-    missing = sum(not store.is_done(job) for job in expand(spec.cohorts))
+    missing = sum(not store.is_done(job) for job in expand(spec.kind, spec.configs))
     return _table_of(folder)[0], spec.fit, missing
 
 

@@ -4,8 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from sweeps._jobs import COLUMNS
+from sweeps._jobs import PROVENANCE
 from sweeps._spec import parse_spec, preset_names
+from sweeps._store import JOB
+from sweeps._toy import Toy
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -19,7 +21,7 @@ def block(language, containing):
 def test_the_spec_in_the_readme_is_a_spec():
     """The TOML example parses into the cohorts that it describes."""
     spec = parse_spec(tomllib.loads(block("toml", "[sweep]")), "README.md")
-    assert [config.teacher.rho for config in spec.cohorts] == [0.0, 0.5, 0.9, 0.99, 1.0]
+    assert [config.teacher.rho for config in spec.configs] == [0.0, 0.5, 0.9, 0.99, 1.0]
     assert spec.fit.by == ("rho",)
 
 
@@ -35,7 +37,8 @@ def test_the_columns_in_the_readme_are_the_columns():
     rows = re.findall(
         r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.partition("## Columns of a table")[2], re.M
     )
-    wanted = [(name, column.unit or "", column.meaning) for name, column in COLUMNS.items()]
+    columns = {"job": JOB, **Toy.columns, **PROVENANCE}
+    wanted = [(name, column.unit or "", column.meaning) for name, column in columns.items()]
     assert [(name, unit.strip(), meaning) for name, unit, meaning in rows] == wanted
 
 

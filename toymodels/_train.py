@@ -7,6 +7,7 @@ training's length are arguments, so it is traced once); between segments the hel
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ from toymodels._network import AbstractNetwork, ResidualNetwork
 from toymodels._objectives import Objective
 from toymodels._plan import Plan, memory_limit, split
 
-PROGRESS_SEGMENTS = 50
-"""Training is cut into at least this many segments, so that progress can be shown."""
+SEGMENT_SECONDS = 1.0
+"""Training is cut into segments that take about as long, so that it can be watched, saved and stopped."""
 
 
 OF_SEEDS = PartitionSpec("seeds")
@@ -97,12 +98,31 @@ class CohortResult:
         raise KeyError(f"no student of depth {depth}, seed {seed}, temperature {temperature} in this cohort")
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a training stood: all that it needs to go on, to the last bit.
+
+    step: steps done, of `Progress.steps`. parts: what tells the parts of a divided cohort from each other;
+    a snapshot fits no other division. arrays: by name, in the order in which `train_cohort` reads them.
+    """
+
+    step: int
+    parts: str
+    arrays: dict[str, np.ndarray]
+
+
 class Progress(NamedTuple):
-    """Handed to `on_progress`: steps done of all steps; newest losses (depth, seed, temperature) or None."""
+    """Handed to `on_progress` after every segment.
+
+    step: steps done of all `steps`. losses: newest held-out losses (depth, seed, temperature) of the part
+    that is being trained, None between evaluations. snapshot: saves the state; to be called before
+    `on_progress` returns, since the next segment overwrites it.
+    """
 
     step: int
     steps: int
     losses: np.ndarray | None
+    snapshot: Callable[[], Snapshot]
 
 
 def train_cohort(
@@ -110,30 +130,44 @@ def train_cohort(
     *,
     plan: Plan | None = None,
     max_bytes: int | None = None,
+    resume: Snapshot | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> CohortResult:
     """Train every student of `config`.
 
     plan: how to run it, `Plan.choose` by default. max_bytes: split the cohort so that each part stays below
-    this (default `memory_limit`); the parts run one after another.
+    this (default `memory_limit`); the parts run one after another. resume: a snapshot of the same training,
+    which goes on from there and, on a CPU, ends with the same bits as if it had never stopped. on_progress:
+    is told about once a second; what it raises ends the training.
 
     Matrix products run at full float32 precision on every device: converged students reach losses of 1e-6.
-    Raises ValueError when a single student exceeds `max_bytes`.
+    Raises ValueError when a single student exceeds `max_bytes`, or when the snapshot is of another training.
     """
     plan = plan or Plan.choose(config)
     parts = split(config, plan.vmapped, memory_limit() if max_bytes is None else max_bytes)
-    done = 0
-
-    def report(progress: Progress) -> None:
-        total = len(parts) * config.steps
-        losses = progress.losses if len(parts) == 1 else None
-        on_progress(Progress(done * config.steps + progress.step, total, losses))
-
+    name = repr([(part.seeds, part.temperatures, part.depths) for part in parts])
+    if resume is not None and resume.parts != name:
+        raise ValueError("the snapshot is of a cohort with other students, or divided otherwise")
+    saved = _Leaves(resume.arrays if resume else {})
+    trainings: list[_Training] = []
     results = []
-    for part in parts:
-        with jax.default_matmul_precision("highest"):
-            results.append(_train_part(part, plan, report))
-        done += 1
+    with jax.default_matmul_precision("highest"):
+        for i, part in enumerate(parts):
+            training = _Training(part, plan)
+            trainings.append(training)
+            before = i * config.steps
+            if resume is not None and resume.step > before:
+                training.restore(min(resume.step - before, config.steps), saved)
+
+            def report(step: int, losses: np.ndarray | None, before: int = before) -> None:
+                def snapshot() -> Snapshot:
+                    leaves = [leaf for training in trainings for leaf in training.leaves()]
+                    return Snapshot(before + step, name, {f"{k:05d}": leaf for k, leaf in enumerate(leaves)})
+
+                on_progress(Progress(before + step, len(parts) * config.steps, losses, snapshot))
+
+            training.run(report)
+            results.append(training.result())
     teachers = {teacher.seed: teacher for result in results for teacher in result.teachers}
     students = tuple(student for result in results for student in result.students)
     return CohortResult(config, results[0].steps, students, tuple(teachers.values()))
@@ -256,37 +290,83 @@ class _Program:
         return tree if self.plan.batch == 1 else jax.lax.pmean(tree, "batch")
 
 
-def _train_part(config: CohortConfig, plan: Plan, on_progress: Callable[[Progress], None]) -> CohortResult:
-    program = _Program.of(config, plan)
-    states, streams, temperatures = _placed(config, plan)
-    segment, evaluate, measure = _compiled(program)
+class _Leaves:
+    """The arrays of a snapshot, taken one after another."""
 
-    steps = np.array(config.evaluation.at(config.steps))
-    losses = []
-    longest = max(1, config.steps // PROGRESS_SEGMENTS)
-    start = 0
-    for stop in steps.tolist():
-        while start < stop:
-            end = min(stop, start + longest)
-            states = segment(states, streams, temperatures, start, end, config.steps)
-            start = end
-            if start < stop:
-                jax.block_until_ready(states)
-                on_progress(Progress(start, config.steps, None))
-        losses.append(np.asarray(evaluate(states, streams, temperatures)))
-        on_progress(Progress(stop, config.steps, losses[-1]))
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.left = [arrays[name] for name in sorted(arrays)]
 
-    of_teachers, of_students = jax.device_get(measure(states, streams, temperatures))
-    states, teachers = jax.device_get((states, streams.teacher))
-    return CohortResult(
-        config,
-        steps,
-        tuple(_students(config, states, of_students, np.stack(losses, axis=-1))),
-        tuple(
-            TaughtBy(seed, _on_device(_pick(teachers, j)), Geometry(*_pick(of_teachers, j)))
-            for j, seed in enumerate(config.seeds)
-        ),
-    )
+    def take(self, like: Any) -> Any:
+        """As many arrays as `like` has, in its structure.
+
+        Raises ValueError where their shapes or types differ.
+        """
+        leaves, structure = jax.tree.flatten(like)
+        taken, self.left = self.left[: len(leaves)], self.left[len(leaves) :]
+        if [(leaf.shape, leaf.dtype) for leaf in taken] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+            raise ValueError("the snapshot is of another training: its arrays have other shapes or types")
+        return jax.tree.unflatten(structure, taken)
+
+
+class _Training:
+    """One part of a cohort, from drawing to results."""
+
+    def __init__(self, config: CohortConfig, plan: Plan) -> None:
+        self.config = config
+        self.program = _Program.of(config, plan)
+        self.states, self.streams, self.temperatures = _placed(config, plan)
+        self.segment, self.evaluate, self.measure = _compiled(self.program)
+        self.steps = np.array(config.evaluation.at(config.steps))
+        self.step = 0
+        self.losses: list[np.ndarray] = []
+
+    def leaves(self) -> list[np.ndarray]:
+        """The state and the losses so far."""
+        # Copies: on a CPU an array of NumPy's can be a view of memory that the next segment overwrites.
+        return [np.array(leaf) for leaf in jax.tree.leaves(self.states)] + self.losses
+
+    def restore(self, step: int, saved: _Leaves) -> None:
+        """Go to where `leaves` had been taken, after `step` steps."""
+        states = saved.take(self.states)
+        self.states = self.program.placed(states, OF_STUDENTS)
+        shape = (len(self.config.depths), len(self.config.seeds), len(self.config.temperatures))
+        taken = np.count_nonzero(self.steps <= step)
+        self.losses = saved.take([np.zeros(shape, np.float32)] * taken)
+        self.step = step
+
+    def run(self, report: Callable[[int, np.ndarray | None], None]) -> None:
+        """Train to the end; `report` is told the step, and the losses where they were taken."""
+        length = 1
+        for stop in self.steps[len(self.losses) :].tolist():
+            while self.step < stop:
+                began = time.monotonic()
+                end = min(stop, self.step + length)
+                self.states = self.segment(
+                    self.states, self.streams, self.temperatures, self.step, end, self.config.steps
+                )
+                jax.block_until_ready(self.states)
+                taken = (time.monotonic() - began) / (end - self.step)
+                length = max(1, min(2 * length, int(SEGMENT_SECONDS / taken)))
+                self.step = end
+                if self.step < stop:
+                    report(self.step, None)
+            self.losses.append(np.asarray(self.evaluate(self.states, self.streams, self.temperatures)))
+            report(self.step, self.losses[-1])
+
+    def result(self) -> CohortResult:
+        """What it reached."""
+        angles = self.measure(self.states, self.streams, self.temperatures)
+        of_teachers, of_students = jax.device_get(angles)
+        states, teachers = jax.device_get((self.states, self.streams.teacher))
+        return CohortResult(
+            self.config,
+            self.steps,
+            tuple(_students(self.config, states, of_students, np.stack(self.losses, axis=-1))),
+            tuple(
+                TaughtBy(seed, _on_device(_pick(teachers, j)), Geometry(*_pick(of_teachers, j)))
+                for j, seed in enumerate(self.config.seeds)
+            ),
+        )
 
 
 def _placed(config: CohortConfig, plan: Plan) -> tuple[tuple[_StudentState, ...], _Streams, jax.Array]:

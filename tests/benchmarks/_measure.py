@@ -23,33 +23,36 @@ class _Enough(Exception):
 def time_steps(config: Any, plan: Any, seconds: float, least: int = 5) -> dict[str, Any]:
     """Times the engine's own compiled steps through `train_cohort`'s `on_progress`.
 
-    Progress comes after every segment of `config.steps // PROGRESS_SEGMENTS` steps, when its results are
-    there. The first segment holds drawing, compiling and its steps; the others are steady state, of which
-    `least` or more are taken until `seconds` have passed, and no evaluation falls between them.
+    The first segment is a single step and holds drawing and compiling. Then segments grow until they take
+    about `SEGMENT_SECONDS`; of those that take half of it, `least` or more are timed until `seconds` have
+    passed. No evaluation falls between them.
     """
     from toymodels import step_flops, train_cohort
-    from toymodels._train import PROGRESS_SEGMENTS
+    from toymodels._train import SEGMENT_SECONDS
 
-    segment = max(1, config.steps // PROGRESS_SEGMENTS)
-    marks = [time.perf_counter()]
+    marks = [(time.perf_counter(), 0)]
+    steady: list[float] = []
+    timed = 0.0
 
     def on_progress(progress: Any) -> None:
-        marks.append(time.perf_counter())
-        # The training itself must not end: it would compile and run what is not timed.
-        last = progress.step + segment >= config.steps
-        if last or (len(marks) >= least + 2 and marks[-1] - marks[1] >= seconds):
+        nonlocal timed
+        marks.append((time.perf_counter(), progress.step))
+        (before, done), (now, step) = marks[-2:]
+        if len(marks) > 2 and now - before > min(SEGMENT_SECONDS, seconds) / 2:
+            steady.append((now - before) / (step - done))
+            timed += now - before
+        if len(steady) >= least and timed >= seconds:
             raise _Enough
 
     try:
         train_cohort(config, plan=plan, on_progress=on_progress)
     except _Enough:
         pass
-    steady = [(after - before) / segment for before, after in zip(marks[1:-1], marks[2:], strict=True)]
     step = statistics.median(steady)
     return {
         "seconds_per_step": step,
         "steps_per_second": 1 / step,
-        "first_step_seconds": marks[1] - marks[0] - (segment - 1) * step,
+        "first_step_seconds": marks[1][0] - marks[0][0],
         "flops": step_flops(config),
         "segments": len(steady),
     }
@@ -58,7 +61,6 @@ def time_steps(config: Any, plan: Any, seconds: float, least: int = 5) -> dict[s
 def cohort(
     *,
     config: dict[str, Any],
-    segment: int,
     seconds: float,
     devices: int = 1,
     plan: dict[str, Any],
@@ -66,9 +68,8 @@ def cohort(
 ) -> dict[str, Any]:
     """Training steps of the cohort that `config` describes (as a preset's table does).
 
-    segment: steps between two readings of the clock. devices: that JAX splits the CPU into. plan: fields
-    laid over what `Plan.choose` says. automatic: the layers' written-out gradient is left to
-    automatic differentiation.
+    devices: that JAX splits the CPU into. plan: fields laid over what `Plan.choose` says. automatic: the
+    layers' written-out gradient is left to automatic differentiation.
     """
     import dataclasses
 
@@ -77,11 +78,10 @@ def cohort(
     jax.config.update("jax_num_cpu_devices", devices)
     from sweeps._config import decode
     from toymodels import CohortConfig, Plan, _layers
-    from toymodels._train import PROGRESS_SEGMENTS
 
     if automatic:
         _layers._normed_mlp = lambda *arguments: _layers._normed_mlp_forward(*arguments)[0]
-    steps = PROGRESS_SEGMENTS * segment
+    steps = 10**7  # more than will be timed
     base = {"steps": steps, "evaluation": {"points": 1, "first_step": steps}}
     made = decode(CohortConfig, {**base, **config}, "benchmark")
     return time_steps(made, dataclasses.replace(Plan.choose(made), **plan), seconds)
@@ -157,9 +157,9 @@ def main(text: str) -> None:
     if cores is not None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)
-    from sweeps._executors import set_cpu_flags
+    from sweeps._machine import set_up_jax
 
-    set_cpu_flags()  # as `depthlaw run` does
+    set_up_jax()  # as `depthlaw run` does
     print(json.dumps(TASKS[arguments.pop("task")](**arguments)))
 
 

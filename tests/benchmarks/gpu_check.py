@@ -140,14 +140,14 @@ def _train_and_fit(config: Any, seconds: float) -> Any:
     marks: list[tuple[float, int]] = []
 
     def on_progress(progress: Any) -> None:
+        if math.isinf(seconds):
+            return
         marks.append((time.monotonic() - began, progress.step))
-        if len(marks) == 4:  # the first two hold compilations
-            (before, first), (now, last) = marks[2:]
-            rate = (last - first) / (now - before)
+        (compiled, first), (now, last) = marks[0], marks[-1]
+        if now - compiled > 3:
+            rate = (last - first) / (now - compiled)
             if now + (progress.steps - last) / rate > seconds:
-                # Another number of steps is another program: what compiling has taken, it takes again.
-                left = seconds - now - marks[1][0]
-                raise _TooSlow(min(config.steps, max(50, int(0.8 * rate * left))))
+                raise _TooSlow(min(config.steps, max(50, int(0.8 * rate * (seconds - now)))))
 
     try:
         result = train_cohort(config, on_progress=on_progress)

@@ -60,11 +60,9 @@ class Options:
     tiny: bool = False
 
     @property
-    def cells(self) -> dict[str, tuple[Result, int]]:
-        """The config of each cell, and the steps between two readings of the clock."""
-        # Enough steps that the call itself, 40 ms on two devices, does not count: a training of 40 000 steps
-        # has 800 a call.
-        return {"small": (TINY if self.tiny else SMALL, 400), "paper": (TINY if self.tiny else PAPER, 20)}
+    def cells(self) -> dict[str, Result]:
+        """The config of each cell."""
+        return {"small": TINY, "paper": TINY} if self.tiny else {"small": SMALL, "paper": PAPER}
 
 
 options = Options()
@@ -89,11 +87,11 @@ def worker(task: str, **arguments: Any) -> Command:
     return [str(HERE / "_measure.py"), json.dumps({"task": task, **arguments})]
 
 
-def cohort(config: Result, segment: int = 4, *, devices: int = 0, **arguments: Any) -> Command:
+def cohort(config: Result, *, devices: int = 0, **arguments: Any) -> Command:
     """Training steps of a cohort; by default as `Plan.choose` runs it with one device a core."""
     devices = devices or len(options.cores)
     arguments = {"plan": {}, "seconds": options.seconds, **arguments}
-    return worker("cohort", config=config, segment=segment, devices=devices, **arguments)
+    return worker("cohort", config=config, devices=devices, **arguments)
 
 
 def take_turns(measurements: dict[str, list[Command]]) -> dict[str, list[Result]]:
@@ -151,7 +149,7 @@ def on(devices: int) -> str:
 @app.command()
 def cell() -> None:
     """One paper-scale cell against plain PyTorch; share of the best matrix product; first step."""
-    config, segment = options.cells["paper"]
+    config = options.cells["paper"]
     threads = len(options.cores)
     sizes = {
         "width": [config["width"]],
@@ -165,7 +163,7 @@ def cell() -> None:
     torch = [str(HERE / "torch_baseline.py")]
     torch += [text for name, values in sizes.items() for text in (f"--{name}", *map(str, values))]
     size = 256 if options.tiny else 4096
-    ours = {f"depthlaw, {on(n)}": [cohort(config, segment, devices=n)] for n in sorted({threads, 1})[::-1]}
+    ours = {f"depthlaw, {on(n)}": [cohort(config, devices=n)] for n in sorted({threads, 1})[::-1]}
     usual = {"PyTorch, Adam": [torch], "PyTorch, fused Adam": [[*torch, "--fused"]]}
     products = {
         library: [worker("matmul", library=library, size=size, seconds=2)]
@@ -196,14 +194,14 @@ def cell() -> None:
 @app.command()
 def scaling() -> None:
     """Time per step against summed depth, batch and seeds."""
-    config, segment = options.cells["paper"]
+    config = options.cells["paper"]
     sets = [[6], [12], [24], [48], [6, 12, 24], [16, 32, 48], [6, 12, 16, 24, 32, 48]]
     batches = [256, 512, 1024, 2048]
     if options.tiny:
         sets, batches = [[1], [2], [1, 3]], [16, 32]
 
     deep = {f"depths {str(depths)[1:-1]}": depths for depths in sets}
-    found = take_turns({key: [cohort({**config, "depths": depths}, segment)] for key, depths in deep.items()})
+    found = take_turns({key: [cohort({**config, "depths": depths})] for key, depths in deep.items()})
     total = [sum(depths) for depths in sets]
     times = [1e3 * middle(found[key]) for key in deep]
     slope, intercept = statistics.linear_regression(total, times)
@@ -216,18 +214,18 @@ def scaling() -> None:
     print(f"\nms per step = {intercept:.3g} + {slope:.3g} × summed depth, R² = {explained:.4f}.")
 
     wide = {f"batch {batch}": batch for batch in batches}
-    found = take_turns({key: [cohort({**config, "batch": batch}, segment)] for key, batch in wide.items()})
+    found = take_turns({key: [cohort({**config, "batch": batch})] for key, batch in wide.items()})
     rows = [(batch, spread(found[key]), 1e6 * middle(found[key]) / batch) for key, batch in wide.items()]
     table("batch", ("batch", "ms per step", "µs per input"), *rows)
 
-    seeds = {n: cohort({**config, "seeds": list(range(n))}, segment) for n in (1, 2, 4)}
+    seeds = {n: cohort({**config, "seeds": list(range(n))}) for n in (1, 2, 4)}
     against_separate("seeds", seeds)
 
 
 @app.command()
 def temperatures() -> None:
     """Sixteen temperatures in one cohort: on all cores, and on one as a sweep of several jobs runs it."""
-    config, segment = options.cells["paper"]
+    config = options.cells["paper"]
     most = 2 if options.tiny else 16
 
     def kl(count: int) -> Result:
@@ -236,8 +234,7 @@ def temperatures() -> None:
 
     one_core: Result = {"devices": 1, "cores": options.cores[:1]}
     for unit, held in (("temperatures", {}), ("temperatures on one core", one_core)):
-        # Sixteen of them take seconds a step: the clock is read at every second one.
-        at = {n: cohort(kl(n), segment if n == 1 else 2, **held) for n in (1, most)}
+        at = {n: cohort(kl(n), **held) for n in (1, most)}
         against_separate(unit, at)
 
 
@@ -257,18 +254,18 @@ def against_separate(unit: str, cohorts: dict[int, Command]) -> None:
 def plans() -> None:
     """What the rules in toymodels/_plan.py and _layers.py rest on, for both cells."""
     counts = sorted({1, len(options.cores)})
-    for name, (config, segment) in options.cells.items():
+    for name, config in options.cells.items():
         deepest = max(config["depths"])
         measurements = {
-            f"{on(n)}, unroll {unroll}": [cohort(config, segment, devices=n, plan={"unroll": unroll})]
+            f"{on(n)}, unroll {unroll}": [cohort(config, devices=n, plan={"unroll": unroll})]
             for n in counts
             for unroll in sorted({1, 4, deepest})
         }
-        automatic = cohort(config, segment, devices=1, plan={"unroll": 1}, automatic=True)
+        automatic = cohort(config, devices=1, plan={"unroll": 1}, automatic=True)
         measurements["1 device, unroll 1, automatic gradient"] = [automatic]
         three = {**config, "seeds": [0, 1, 2]}
         measurements |= {
-            f"3 seeds {how}, {on(n)}": [cohort(three, segment, devices=n, plan={"vmapped": how == "vmapped"})]
+            f"3 seeds {how}, {on(n)}": [cohort(three, devices=n, plan={"vmapped": how == "vmapped"})]
             for n in counts
             for how in ("in turn", "vmapped")
         }
@@ -290,11 +287,11 @@ def plans() -> None:
 def processes() -> None:
     """A job a core in pinned single-thread processes, against one after another on all cores."""
     cores = options.cores
-    for name, (config, segment) in options.cells.items():
+    for name, config in options.cells.items():
         apart = f"{len(cores)} at once, a core and a thread each"
-        measurements = {apart: [cohort(config, segment, devices=1, cores=[core]) for core in cores]}
+        measurements = {apart: [cohort(config, devices=1, cores=[core]) for core in cores]}
         for n in sorted({1, len(cores)}):
-            measurements[f"one after another, {on(n)}"] = [cohort(config, segment, devices=n)]
+            measurements[f"one after another, {on(n)}"] = [cohort(config, devices=n)]
         found = take_turns(measurements)
         best = middle(found[apart], "steps_per_second")
         rows = [

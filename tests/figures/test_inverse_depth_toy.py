@@ -5,11 +5,11 @@ import pytest
 from rich.console import Console
 
 from figures import inverse_depth_toy
-from sweeps._executors import InProcess
 from sweeps._progress import Lines
 from sweeps._run import run_sweep
 from sweeps._spec import parse_spec
 from sweeps._store import StoreError
+from sweeps.executors import InProcess
 
 SOURCE = {
     "sweep": {"name": "tiny"},

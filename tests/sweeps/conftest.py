@@ -180,7 +180,7 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def train_cohort(config: Any, **options: Any) -> Any:
         from sweeps._jobs import expand
 
-        trained.extend(job.id for job in expand((config,)))
+        trained.extend(job.id for job in expand("toy", (config,)))
         return pretended(config)
 
     monkeypatch.setattr(toymodels, "train_cohort", train_cohort)
@@ -191,4 +191,4 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def no_watcher() -> Any:
     """A watcher that says nothing."""
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731  # three times the same
-    return types.SimpleNamespace(start=nothing, tick=nothing, end=nothing)
+    return types.SimpleNamespace(start=nothing, tick=nothing, note=nothing, end=nothing, close=nothing)

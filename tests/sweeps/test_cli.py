@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sweeps._files import is_temporary
 from sweeps._store import Store
 
 from .conftest import COMMAND
@@ -55,7 +56,7 @@ class TestHelp:
         """`depthlaw` alone shows the commands; since it asked for nothing, its status is 2."""
         done = call()
         assert done.status == 2 and done.err == ""
-        for command in ("quickstart", "run", "presets", "table", "fit", "doctor"):
+        for command in ("quickstart", "run", "presets", "status", "table", "fit", "doctor"):
             assert command in done.out
         assert call("-h").out == done.out and call("-h").status == 0
 
@@ -80,7 +81,18 @@ class TestWrongCalls:
             (["run", "mse", "--set"], "'--set' requires an argument"),
             (["run", "mse", "--workers", "0"], "--workers"),
             (["run", "mse", "--workers", "two"], "--workers"),
+            (["run", "mse", "--executor", "cloud"], "--executor"),
+            (
+                ["run", "mse", "--executor", "processes", "--scheduler", "tcp://here:1"],
+                "name one of --executor, --scheduler and --cluster",
+            ),
+            (["run", "mse", "--retry", "-1"], "--retry"),
+            (["run", "mse", "--checkpoint-every", "-1"], "--checkpoint-every"),
+            (["run", "mse", "--track", "paper"], "--track"),
+            (["run", "mse", "--set", "fit.by=['teacher']"], "fit is not a known key"),
             (["quickstart", "--set", "steps=0"], "steps is 0: it must be at least 1"),
+            (["status"], "Missing argument 'folder'"),
+            (["status", "nowhere"], "nowhere is not a folder of results: it has no spec.json"),
             (["table"], "Missing argument 'folder'"),
             (["table", "nowhere"], "nowhere is not a folder of results: it has no spec.json"),
             (["table", "."], "is not a folder of results: it has no spec.json"),
@@ -250,7 +262,7 @@ class TestTable:
         record = next(out.glob("jobs/*/record.json"))
         record.write_text("{")
         done = call("table", out)
-        assert done.status == 1 and f"{record} is not a whole record" in done.err
+        assert done.status == 1 and f"{record} is not a whole record: its end or its hash is mi" in done.err
         assert "1 record(s) are not in the table: see above" in done.err
         assert len(pl.read_csv(done.out.encode())) == 9
         assert len(json.loads(call("table", out, "--format", "json").out)) == 9
@@ -307,26 +319,77 @@ class TestRun:
         assert len(Store(tmp_path / "results" / "tiny").table()) == 12
         done = call("run", tiny_file, "--workers", "1", "--set", "steps=21")
         assert_one_sentence(done, 2)
-        assert "holds results of another spec: choose another --out or remove it" in done.err
+        assert (
+            "results/tiny holds results of another spec: choose another --out, or add to it with --extend. "
+            "set.steps: not set there, 21 now\n"
+        ) in done.err
         assert len(instant) == 4
+
+    def test_extend(self, call, tiny_file, tmp_path, instant):
+        """`--extend` adds the cells of a changed spec; the table and the fits are of all that is there."""
+        out = tmp_path / "out"
+        assert call("run", tiny_file, "--out", out, "--workers", "1").status == 0
+        more = ("run", tiny_file, "--out", out, "--workers", "1", "--set", "seeds=[1, 2]", "--extend")
+        done = call(*more)
+        assert done.status == 0 and "2 job(s) to run, 2 already done" in done.err
+        assert len(instant) == 6 and set(Store(out).table()["seed"]) == {0, 1, 2}
+        assert [entry["rows"] for entry in json.loads((out / "fits.json").read_text())] == [9, 9]
+        assert call(*more[:-1]).status == 0 and len(instant) == 6
+
+    def test_while_another_runs(self, call, tiny_file, tmp_path, instant):
+        """While a folder is in use a second run is refused, and touches nothing; looking is allowed."""
+        out = tmp_path / "out"
+        assert call("run", tiny_file, "--out", out, "--workers", "1").status == 0
+        with Store(out).locked():
+            (out / "live.json").write_text("the other one's")
+            done = call("run", tiny_file, "--out", out, "--workers", "1")
+            assert_one_sentence(done, 1)
+            assert f"{out} is in use by process {os.getpid()} on " in done.err
+            assert (out / "live.json").read_text() == "the other one's"
+            for command in ("table", "fit", "status"):
+                assert call(command, out).status == 0
+        assert call("run", tiny_file, "--out", out, "--workers", "1").status == 0
 
     def test_failing_job(self, call, tiny_file, tmp_path, instant, monkeypatch):
         """A job that fails is said with its reason, the others are kept, and the status is 1."""
-        from sweeps import _executors
+        import toymodels
 
-        train = _executors.train
+        pretend, tried = toymodels.train_cohort, []
 
-        def fail(group, **options):
-            if group[0].label == "tied, seed 1":
+        def fail(config, **options):
+            if config.teacher.kind == "tied" and config.seeds == (1,):
+                tried.append(config)
                 raise ValueError("a single student needs too much memory")
-            return train(group, **options)
+            return pretend(config)
 
-        monkeypatch.setattr(_executors, "train", fail)
-        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
+        monkeypatch.setattr(toymodels, "train_cohort", fail)
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1", "--retry", "1")
         assert done.status == 1
-        assert "failed: tied, seed 1: ValueError: a single student needs too much memory" in done.err
-        assert done.err.splitlines()[-1] == "depthlaw: 1 of 4 jobs failed"
+        said = done.err.splitlines()
+        why = "ValueError: a single student needs too much memory"
+        assert f"tied, seed 1: {why}; trying again" in said and len(tried) == 2
+        assert any(line.endswith(f"/4] tied, seed 1: failed: {why}") for line in said)
+        assert said[-1] == "depthlaw: 1 of 4 jobs failed: the same command tries again"
+        assert "Traceback" in done.err and 'raise ValueError("a single student' in done.err
         assert len(Store(tmp_path / "out").table()) == 9
+        shown = call("status", tmp_path / "out").out
+        assert "tiny: 3 done, 1 failed of 4 jobs" in shown and why in shown
+        monkeypatch.setattr(toymodels, "train_cohort", pretend)
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
+        assert done.status == 0 and "1 job(s) to run, 3 already done" in done.err
+
+    def test_fail_fast(self, call, tiny_file, tmp_path, instant, monkeypatch):
+        """`--fail-fast` ends the sweep at the first failure, and says how many jobs were not run."""
+        import toymodels
+
+        def fail(config, **options):
+            raise ValueError("no")
+
+        monkeypatch.setattr(toymodels, "train_cohort", fail)
+        done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1", "--fail-fast")
+        assert done.status == 1
+        last = "depthlaw: 1 of 4 jobs failed, 3 were not run: the same command tries again"
+        assert done.err.splitlines()[-1] == last
 
     def test_diverged_student(self, call, tiny_file, tmp_path, instant, monkeypatch):
         """A student that diverged has its row, is left out of the fit, is said, and makes the status 1."""
@@ -342,7 +405,7 @@ class TestRun:
         monkeypatch.setattr(toymodels, "train_cohort", diverging)
         done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
         assert done.status == 1
-        assert "tied, seed 0: 3 students, 1 diverged" in done.err
+        assert "tied, seed 0: 3 rows, 1 diverged, " in done.err
         assert "teacher tied: 2 diverged student(s) left out of the fit." in done.err
         assert done.err.splitlines()[-1] == "depthlaw: 2 of 2 fits are not to be trusted: see above"
         table = Store(tmp_path / "out").table().filter(pl.col("depth") == 1)
@@ -355,11 +418,11 @@ class TestRun:
         assert "cannot be written" in done.err and instant == []
 
     def test_dry_run(self, call, tiny_file, tmp_path, instant, monkeypatch):
-        """`--dry-run` tells jobs, students, FLOPs, time and memory, and neither trains nor writes."""
+        """`--dry-run` tells jobs, rows, FLOPs, time and memory, and neither trains nor writes."""
         monkeypatch.chdir(tmp_path)
         done = call("run", tiny_file, "--dry-run")
         assert done.status == 0 and done.err == ""
-        assert done.out.startswith("tiny: 4 jobs, 12 students, ") and "FLOPs" in done.out
+        assert done.out.startswith("tiny: 4 jobs, 12 rows, ") and "FLOPs" in done.out
         assert "about " in done.out and "MiB" in done.out
         assert instant == [] and list(tmp_path.iterdir()) == []
         assert os.environ["OPENBLAS_NUM_THREADS"] == "1"  # the rate it measures is that of one core
@@ -487,7 +550,10 @@ class TestStopped:
         return path
 
     def test_interrupt(self, tiny_file, tmp_path, tiny_results):
-        """Ctrl-C, which reaches every process: status 130, one sentence, and what had ended is recorded."""
+        """Ctrl-C, which reaches every process: status 130, one sentence, and what had ended is recorded.
+
+        What had not ended has saved where it was.
+        """
         out = tmp_path / "out"
 
         def recorded():
@@ -495,16 +561,36 @@ class TestStopped:
 
         with self.running(self.endless(tiny_file, tmp_path), out, recorded) as (process, workers):
             os.killpg(process.pid, signal.SIGINT)
-            err = process.communicate(timeout=30)[1]
+            err = process.communicate(timeout=60)[1]
             assert process.returncode == 130
             assert gone(workers)
         said = err.splitlines()
-        assert said[0] == "2 job(s) to run" and said[1].startswith("[1/2] tied, seed 0: 3 students")
-        assert said[2].startswith("depthlaw: stopped by SIGINT; jobs that had ended are recorded")
-        assert len(said) == 3
-        assert [path for path in out.rglob("*") if path.name.startswith(".")] == []
+        assert said[0] == "2 job(s) to run" and said[1].startswith("[1/2] tied, seed 0: 3 rows, ")
+        assert said[2:] == [
+            "stopping: running jobs save where they are (again to stop at once)",
+            "depthlaw: stopped by SIGINT; the same command goes on from there",
+        ]
+        assert len(list(out.glob("jobs/*/checkpoint"))) == 1
+        assert [path for path in out.rglob("*") if is_temporary(path.name)] == []
         skipped: list[str] = []
         assert len(Store(out).table(skipped)) == 3 and skipped == []
+
+    def test_interrupt_twice(self, tiny_file, tmp_path):
+        """Where saving takes too long, a second Ctrl-C ends all at once."""
+        with self.running(self.endless(tiny_file, tmp_path), tmp_path / "out", lambda: True) as (
+            process,
+            workers,
+        ):
+            for worker in workers:  # they will never save
+                os.kill(worker, signal.SIGSTOP)
+            process.send_signal(signal.SIGINT)
+            while not process.stderr.readline().startswith("stopping: "):
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            assert process.wait(timeout=10) == 130
+            assert said == "depthlaw: stopped by SIGINT; the same command goes on from there\n"
+            assert gone(workers)
 
     def test_terminate(self, tiny_file, tmp_path):
         """SIGTERM, to the command alone: status 143, and its workers end with it."""
@@ -513,7 +599,7 @@ class TestStopped:
             workers,
         ):
             process.send_signal(signal.SIGTERM)
-            err = process.communicate(timeout=30)[1]
+            err = process.communicate(timeout=60)[1]
             assert process.returncode == 143 and "stopped by SIGTERM" in err and "Traceback" not in err
             assert gone(workers)
 

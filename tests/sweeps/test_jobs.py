@@ -1,26 +1,16 @@
-"""Laws of jobs and rows: what a job is, what its id depends on, what its students' rows say."""
+"""Laws of jobs: what a job is, what its id depends on, which are trained together."""
 
 import dataclasses
-import math
+import inspect
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps import _jobs
 from sweeps._config import decode, encode
-from sweeps._jobs import COLUMNS, Job, expand, merge, train
-from toymodels import (
-    KL,
-    CohortConfig,
-    Correlated,
-    Evaluation,
-    LearningRate,
-    Tied,
-    num_params,
-    student_forward_flops,
-)
+from sweeps._jobs import KINDS, PROVENANCE, Job, Kind, expand, kind, merge
+from toymodels import KL, CohortConfig, Correlated, Evaluation, LearningRate, Tied
 
 SMALL = CohortConfig(
     teacher=Tied(depth=4),
@@ -61,7 +51,7 @@ def other(value):
 def test_id_changes_with_every_field(config):
     """Two jobs whose configs differ in any one field have different ids."""
     plain = encode(config)
-    seen = {Job(config).id}
+    seen = {Job("toy", config).id}
     paths = [path for path in leaves(plain) if path != ("vocabulary",) or plain["vocabulary"]]
     for path in paths:
         changed = encode(config)
@@ -69,7 +59,7 @@ def test_id_changes_with_every_field(config):
         for key in path[:-1]:
             table = table[key]
         table[path[-1]] = other(table[path[-1]])
-        seen.add(Job(decode(CohortConfig, changed, "here")).id)
+        seen.add(Job("toy", decode(CohortConfig, changed, "here")).id)
     assert len(paths) > 15
     assert len(seen) == 1 + len(paths)
 
@@ -80,21 +70,27 @@ def test_id_does_not_depend_on_the_order_of_keys(random):
     plain = encode(WITH_KL)
     keys = list(plain)
     random.shuffle(keys)
-    assert Job(decode(CohortConfig, {key: plain[key] for key in keys}, "here")).id == Job(WITH_KL).id
+    shuffled = decode(CohortConfig, {key: plain[key] for key in keys}, "here")
+    assert Job("toy", shuffled).id == Job("toy", WITH_KL).id
 
 
 def test_id_changes_with_the_schema(monkeypatch):
     """Records of another schema are another job's."""
-    before = Job(SMALL).id
+    before = Job("toy", SMALL).id
     monkeypatch.setattr(_jobs, "SCHEMA_VERSION", _jobs.SCHEMA_VERSION + 1)
-    assert Job(SMALL).id != before
+    assert Job("toy", SMALL).id != before
+
+
+def test_id_changes_with_the_kind():
+    """The same config means another job to another kind."""
+    assert Job("other", SMALL).id != Job("toy", SMALL).id
 
 
 def test_expand():
     """A cohort of n seeds is n jobs of one seed; a job that two cohorts have in common is run once."""
     one = dataclasses.replace(SMALL, seeds=(0, 1))
     two = dataclasses.replace(SMALL, seeds=(1, 2))
-    jobs = expand((one, two))
+    jobs = expand("toy", (one, two))
     assert [job.config.seeds for job in jobs] == [(0,), (1,), (2,)]
     assert len({job.id for job in jobs}) == 3
     assert {dataclasses.replace(job.config, seeds=(3,)) for job in jobs} == {SMALL}
@@ -107,7 +103,7 @@ def test_merge_groups_jobs_that_differ_in_seed_alone():
         dataclasses.replace(SMALL, seeds=(0, 5), steps=21),
         dataclasses.replace(SMALL, seeds=(7,), learning_rate=LearningRate(0.5)),
     )
-    jobs = expand(configs)
+    jobs = expand("toy", configs)
     groups = merge(jobs)
     assert sorted(job.id for group in groups for job in group) == sorted(job.id for job in jobs)
     assert [sorted(job.config.seeds[0] for job in group) for group in groups] == [[0, 1, 2], [0, 5], [7]]
@@ -115,81 +111,30 @@ def test_merge_groups_jobs_that_differ_in_seed_alone():
         assert len({dataclasses.replace(job.config, seeds=(0,)) for job in group}) == 1
 
 
-def test_rows_say_what_was_trained(instant):
-    """A row a student, columns as documented, with the config's values and the last of the losses."""
-    job = Job(WITH_KL)
-    [(found, arrays)] = train([job])
-    assert [(row["depth"], row["temperature"]) for row in found] == [(1, 0.5), (1, 1.0), (2, 0.5), (2, 1.0)]
-    for row in found:
-        assert tuple(row) == tuple(COLUMNS)
-        for name, column in COLUMNS.items():
-            assert row[name] is None or type(row[name]) is column.type, name
-        assert (row["job"], row["seed"], row["status"]) == (job.id, 3, "done")
-        assert (row["width"], row["hidden"], row["vocabulary"], row["batch"]) == (4, 8, 5, 16)
-        assert (row["teacher"], row["objective"], row["given_head"]) == ("tied", "kl", False)
-        assert row["num_params"] == num_params(WITH_KL, row["depth"])
-        assert row["flops"] == 3 * student_forward_flops(WITH_KL, row["depth"]) * 16 * 20
-        k = WITH_KL.temperatures.index(row["temperature"])
-        assert row["loss"] == arrays[f"loss_{row['depth']}_{k}"][-1]
-    assert [row["update_angle"] for row in found] == [None, None, 1.5, 1.5]
-    assert all(len(arrays[f"loss_{d}_{k}"]) == len(arrays["steps"]) for d in (1, 2) for k in (0, 1))
-    assert len(arrays["step_angles_teacher"]) == 4 and len(arrays["update_angles_teacher"]) == 3
+class TestKinds:
+    """What holds for every kind, so that a new one needs no test of its own for it."""
 
+    @pytest.mark.parametrize("name", KINDS)
+    def test_complete(self, name):
+        """A kind is found by its name, is concrete, and one object however often it is asked for."""
+        found = kind(name)
+        assert isinstance(found, Kind) and not inspect.isabstract(type(found))
+        assert kind(name) is found
+        assert dataclasses.is_dataclass(found.config)
 
-def test_seeds_trained_together_keep_their_rows(instant):
-    """Jobs trained as one cohort each get the rows of their own seed."""
-    jobs = expand((dataclasses.replace(SMALL, seeds=(3, 9)),))
-    trained = train(jobs)
-    assert [[row["seed"] for row in found] for found, _ in trained] == [[3], [9]]
-    assert [[row["job"] for row in found] for found, _ in trained] == [[job.id] for job in jobs]
-    assert trained[0][0][0]["loss"] != trained[1][0][0]["loss"]
+    @pytest.mark.parametrize("name", KINDS)
+    def test_columns(self, name):
+        """Columns have types that a table can hold, no name of those that every table has, and an order."""
+        found = kind(name)
+        assert not found.columns.keys() & {"job", *PROVENANCE}
+        assert {column.type for column in found.columns.values()} <= {str, int, float, bool}
+        assert set(found.sorted_by) <= {"job", *found.columns} and found.sorted_by[-1] == "job"
+        # What the fitter and the progress of any sweep read.
+        assert {"loss", "status"} <= found.columns.keys()
 
-
-def test_no_temperature_without_a_head(instant):
-    """Temperature, vocabulary and head are null without a head, ρ where the teacher has none."""
-    [([row], _)] = train([Job(SMALL)])
-    assert [row[name] for name in ("temperature", "vocabulary", "given_head", "rho")] == [None] * 4
-    correlated = dataclasses.replace(SMALL, teacher=Correlated(depth=4, rho=0.25))
-    [([row], _)] = train([Job(correlated)])
-    assert row["rho"] == 0.25
-
-
-@pytest.fixture(scope="module")
-def diverged():
-    """A student trained at a rate at which its states overflow."""
-    job = Job(dataclasses.replace(SMALL, learning_rate=LearningRate(1e12)))
-    [([row], arrays)] = train([job])
-    return row, arrays
-
-
-def test_diverged_row(diverged):
-    """A student that became non-finite has no loss, says so, and counts the steps that it was trained."""
-    row, arrays = diverged
-    assert row["status"] == "diverged" and row["loss"] is None
-    assert 0 < row["step"] < SMALL.steps
-    assert row["flops"] == 3 * student_forward_flops(SMALL, 2) * SMALL.batch * row["step"]
-    assert np.isnan(arrays["loss_2_0"]).any()
-
-
-def test_a_row_holds_no_nan(diverged):
-    """A number that is not finite is null, in any column: JSON and the fitter know no NaN."""
-    row, _ = diverged
-    assert all(math.isfinite(value) for value in row.values() if isinstance(value, float))
-    assert row["update_angle"] is None  # NaN in the arrays: the student's states overflowed
-    assert row["teacher_update_angle"] > 0
-
-
-def test_a_loss_that_is_not_finite_is_no_result(instant, monkeypatch):
-    """A student stopped by nothing in training, whose held-out loss overflows, has diverged as well."""
-    import toymodels
-
-    pretend = toymodels.train_cohort
-
-    def overflowing(config, **options):
-        result = pretend(config)
-        result.students[0].losses[-1] = np.inf
-        return result
-
-    monkeypatch.setattr(toymodels, "train_cohort", overflowing)
-    [([row], _)] = train([Job(SMALL)])
-    assert row["status"] == "diverged" and row["loss"] is None and row["step"] == SMALL.steps
+    @pytest.mark.parametrize("name", KINDS)
+    def test_a_job_is_not_divided_further(self, name):
+        """Splitting the config of a job gives that config again."""
+        found = kind(name)
+        for config in found.split(found.config()):
+            assert found.split(config) == [config]

@@ -37,7 +37,7 @@ def test_every_preset_says_what_it_does(name):
     assert spec.name == name
     assert spec.description.endswith(".") and len(spec.description) > 20
     assert spec.fit.floor == 0.0 and "teacher" in spec.fit.by
-    assert all(len(cohort.seeds) >= 3 for cohort in spec.cohorts)
+    assert all(len(cohort.seeds) >= 3 for cohort in spec.configs)
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -49,10 +49,10 @@ def test_every_fit_is_of_one_condition(name):
         "steps": lambda cohort: {cohort.steps},
         "temperature": lambda cohort: set(cohort.temperatures),
     }
-    conditions = len(spec.cohorts) * len(spec.cohorts[0].temperatures)
+    conditions = len(spec.configs) * len(spec.configs[0].temperatures)
     found = {
         tuple(sorted((column, value) for column, value in zip(spec.fit.by, values, strict=True)))
-        for cohort in spec.cohorts
+        for cohort in spec.configs
         for values in itertools.product(*(told_apart[column](cohort) for column in spec.fit.by))
     }
     assert len(found) == conditions
@@ -62,7 +62,7 @@ def test_every_fit_is_of_one_condition(name):
 def test_paper_scale(name):
     """Width 32, hidden 128, batch 1024, three seeds, 10 × 1024 held out; the rest as in the paper's table."""
     teachers, depth, objective, given, steps, rates, depths, layer = PAPER[name]
-    cohorts = load_spec(name).cohorts
+    cohorts = load_spec(name).configs
     assert {cohort.teacher.kind for cohort in cohorts} == teachers
     assert {cohort.steps for cohort in cohorts} == steps
     assert len(cohorts) == len(teachers) * len(steps)
@@ -92,10 +92,12 @@ def test_two_core_version(name):
     """Each experiment has a version for two cores: the same teachers, objective and layer, and less work."""
     paper, small = load_spec(name), load_spec(f"{name}-2core")
     for what in ("layer", "objective"):
-        assert {_kind(c, what) for c in paper.cohorts} == {_kind(c, what) for c in small.cohorts}
-    assert {c.teacher.kind for c in paper.cohorts} == {c.teacher.kind for c in small.cohorts}
+        assert {_kind(c, what) for c in paper.configs} == {_kind(c, what) for c in small.configs}
+    assert {c.teacher.kind for c in paper.configs} == {c.teacher.kind for c in small.configs}
     assert small.fit.floor == paper.fit.floor
-    assert sum(map(_work, expand(small.cohorts))) < 0.02 * sum(map(_work, expand(paper.cohorts)))
+    assert sum(map(_work, expand(small.kind, small.configs))) < 0.02 * sum(
+        map(_work, expand(paper.kind, paper.configs))
+    )
 
 
 def _kind(cohort, what):
@@ -110,7 +112,7 @@ def _work(job):
 def test_quickstart_shows_both_exponents():
     """The main job: both teachers, six depths, at least two seeds, the exponent from the MSE."""
     spec = load_spec("quickstart")
-    assert {cohort.teacher.kind for cohort in spec.cohorts} == BOTH
-    assert all(len(cohort.depths) == 6 and len(cohort.seeds) >= 2 for cohort in spec.cohorts)
-    assert {type(cohort.objective) for cohort in spec.cohorts} == {MSE}
+    assert {cohort.teacher.kind for cohort in spec.configs} == BOTH
+    assert all(len(cohort.depths) == 6 and len(cohort.seeds) >= 2 for cohort in spec.configs)
+    assert {type(cohort.objective) for cohort in spec.configs} == {MSE}
     assert spec.fit.by == ("teacher",)

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toymodels import (
     KL,
@@ -25,6 +27,7 @@ from toymodels import (
     Plan,
     Purpose,
     Tied,
+    _train,
     draw_student,
     draw_teacher,
     memory_bytes,
@@ -207,6 +210,55 @@ assert Plan.choose(dataclasses.replace(large, seeds=(0, 1))) == Plan(False, seed
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
+@pytest.fixture(scope="module")
+def snapshots():
+    """Snapshots of `WITH_KL`, divided into parts of one seed, after every segment of a step."""
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_train, "SEGMENT_SECONDS", 0.0)
+        result = train_cohort(
+            WITH_KL,
+            plan=Plan(False),
+            max_bytes=memory_bytes(dataclasses.replace(WITH_KL, seeds=(0,)), False),
+            on_progress=lambda progress: taken.append(progress.snapshot()),
+        )
+    return result, taken
+
+
+@given(at=st.integers(0, 65))
+@settings(deadline=None, max_examples=12)
+def test_a_resumed_training_ends_with_the_same_bits(snapshots, at):
+    """From whatever step it goes on, within a part, at an evaluation or between parts: nothing tells."""
+    whole, taken = snapshots
+    snapshot = taken[at % len(taken)]
+    limit = memory_bytes(dataclasses.replace(WITH_KL, seeds=(0,)), False)
+    steps = []
+    again = train_cohort(
+        WITH_KL,
+        plan=Plan(False),
+        max_bytes=limit,
+        resume=snapshot,
+        on_progress=lambda progress: steps.append(progress.step),
+    )
+    assert all(step > snapshot.step for step in steps)
+    for one, other in zip(whole.students, again.students, strict=True):
+        np.testing.assert_array_equal(one.losses, other.losses)
+        np.testing.assert_array_equal(one.geometry.update_angles, other.geometry.update_angles)
+        assert one.trained_steps == other.trained_steps
+        jax.tree.map(np.testing.assert_array_equal, one.network, other.network)
+
+
+def test_a_snapshot_of_another_training_is_refused(snapshots):
+    """Other students, another division or other shapes: refused, never trained on."""
+    snapshot = snapshots[1][40]
+    with pytest.raises(ValueError, match="divided otherwise"):
+        train_cohort(WITH_KL, plan=Plan(False), resume=snapshot)
+    wider = dataclasses.replace(WITH_KL, width=8)
+    limit = memory_bytes(dataclasses.replace(wider, seeds=(0,)), False)
+    with pytest.raises(ValueError, match="shapes or types"):
+        train_cohort(wider, plan=Plan(False), max_bytes=limit, resume=snapshot)
+
+
 @dataclass(frozen=True)
 class Counted(MSE):
     """MSE that counts how often it is traced."""
@@ -385,6 +437,6 @@ def test_the_memory_estimate_is_near_what_xla_plans():
     plan = Plan(False, 1)
     states, streams = _draw(config, plan)
     segment, _, _ = _compiled(_Program.of(config, plan))
-    planned = segment.lower(states, streams, jnp.ones(1), 0, 1).compile().memory_analysis()
+    planned = segment.lower(states, streams, jnp.ones(1), 0, 1, 1).compile().memory_analysis()
     total = planned.temp_size_in_bytes + planned.argument_size_in_bytes
     assert 0.5 < memory_bytes(config, vmapped=False) / total < 2
