@@ -128,17 +128,15 @@ class Reader:
         for key in asked:
             try:
                 ended = self._ended(key)
-            except Exception as error:
+            except StoreError as error:
                 skipped.append(str(error))
                 ended = None
-            if ended is not None:
-                states[key] = ended[0]
-                if ended[1]:
-                    errors[key] = ended[1]
-            elif key in running:
+            if key in running and (ended is None or ended[0] not in DONE):
                 states[key] = "running"
-            else:
-                states[key] = "waiting"
+                continue
+            states[key], error_said = ended or ("waiting", None)
+            if error_said:
+                errors[key] = error_said
         return self._counted(name, asked, states, errors, skipped, live)
 
     def _ended(self, key: str) -> tuple[str, str | None] | None:

@@ -187,8 +187,10 @@ def table(
 ) -> None:
     """The rows of a sweep: one a student. Columns and units: README.md."""
     import io
+    import json
 
     from sweeps._files import write_atomic
+    from sweeps._store import Store
 
     if format is None:
         suffix = out.suffix.lower().removeprefix(".") if out else ""
@@ -200,7 +202,11 @@ def table(
     elif format is Format.JSON:
         rows.write_json(buffer)
     else:
-        rows.write_parquet(buffer)
+        columns = Store(folder).columns()
+        described = {
+            name: {"unit": column.unit, "meaning": column.meaning} for name, column in columns.items()
+        }
+        rows.write_parquet(buffer, metadata={"depthlaw.columns": json.dumps(described)})
     data = buffer.getvalue()
     if out is not None:
         write_atomic(out, data)

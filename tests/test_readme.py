@@ -21,8 +21,9 @@ def block(language, containing):
 def test_the_spec_in_the_readme_is_a_spec():
     """The TOML example parses into the cohorts that it describes."""
     spec = parse_spec(tomllib.loads(block("toml", "[sweep]")), "README.md")
-    assert [config.teacher.rho for config in spec.configs] == [0.0, 0.5, 0.9, 0.99, 1.0]
-    assert spec.fit.by == ("rho",)
+    cells = [(config.teacher.rho, config.width) for config in spec.configs]
+    assert cells == [(0, 8), (0, 16), (0.5, 8), (0.9, 8), (0.9, 16), (0.99, 8), (1, 8), (1, 16)]
+    assert spec.fit.by == ("rho", "width")
 
 
 def test_the_python_in_the_readme_runs(capsys):

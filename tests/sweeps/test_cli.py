@@ -256,6 +256,15 @@ class TestTable:
         assert call("table", tiny_results, "--out", explicit, "--format", "json").status == 0
         assert explicit.read_bytes() == (tmp_path / "rows.json").read_bytes()
 
+    def test_parquet_says_what_its_columns_are(self, call, tiny_results, tmp_path):
+        """A Parquet file carries the unit and the meaning of every column, as the README has them."""
+        path = tmp_path / "t.parquet"
+        assert call("table", tiny_results, "--out", path).status == 0
+        said = json.loads(pl.read_parquet_metadata(path)["depthlaw.columns"])
+        columns = Store(tiny_results).columns()
+        assert list(said) == list(columns) == pl.read_parquet(path).columns
+        assert said["loss"] == {"unit": columns["loss"].unit, "meaning": columns["loss"].meaning}
+
     def test_standard_output_is_data_alone(self, call, tiny_results, tmp_path):
         """What is piped is the table; that a record is missing goes to standard error, with status 1."""
         out = shutil.copytree(tiny_results, tmp_path / "out")
