@@ -81,6 +81,7 @@ def run_sweep(
     policy = policy or Policy()
     store = Store(out)
     jobs = expand(spec.kind, spec.configs)
+    executor = executor or choose(jobs, where or Where())
     with store.locked():
         store.claim(spec.source, jobs, policy.extend)
         statuses = store.heal(watcher.note)

@@ -234,7 +234,7 @@ class _Drive:
                 _by_value(),
                 pickle.dumps(task),
                 self.topic,
-                _about_code(),
+                _code_version(),
                 key=key,
                 priority=-number,
                 pure=False,
@@ -313,21 +313,8 @@ def _sentence(error: Any) -> str:
     return f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
 
-def _about_code() -> dict[str, Any]:
-    return {**code(), "schema": SCHEMA_VERSION}
-
-
-def _check_code(theirs: dict[str, Any]) -> None:
-    """Raise ClusterError unless this worker's code is the driver's, as far as versions and commits tell."""
-    ours = _about_code()
-    for what in ("version", "schema", "commit"):
-        if ours[what] != theirs[what] and None not in (ours[what], theirs[what]):
-            import distributed
-
-            raise ClusterError(
-                f"worker {distributed.get_worker().address} has depthlaw of {what} {ours[what]}, and "
-                f"{theirs[what]} is asked for: install the same there and start it anew"
-            )
+def _code_version() -> str:
+    return f"{code()['version']} (schema {SCHEMA_VERSION})"
 
 
 def _by_value() -> Callable[..., list[Outcome]]:
@@ -341,14 +328,18 @@ def _by_value() -> Callable[..., list[Outcome]]:
     return call
 
 
-def _remote(packed_task: bytes, topic: str, about: dict[str, Any]) -> list[Outcome]:
+def _remote(packed_task: bytes, topic: str, version: str) -> list[Outcome]:
     """On a worker: the task in a folder of its own, from the newest checkpoint that the scheduler has."""
     import distributed
 
-    _check_code(about)
+    worker, client = distributed.get_worker(), distributed.get_client()
+    if _code_version() != version:
+        raise ClusterError(
+            f"worker {worker.address} has depthlaw {_code_version()}, not {version}: "
+            "install the same there and start it anew"
+        )
     set_up_jax()
     task: Task = pickle.loads(packed_task)  # imports JAX
-    worker, client = distributed.get_worker(), distributed.get_client()
     key: Any = worker.get_current_task()
     stopping = distributed.Event(topic, client=client)
 
@@ -379,7 +370,9 @@ def _remote(packed_task: bytes, topic: str, about: dict[str, Any]) -> list[Outco
         packed = client.get_metadata([key], default=None)
         if packed is not None:
             unpack(packed, local.checkpoint)
-        return run_task(local, feedback, stopped, on_checkpoint)
+        outcomes = run_task(local, feedback, stopped, on_checkpoint)
+    # Its commit may be another than the driver's, and is what the record is to say.
+    return [replace(o, provenance=o.provenance and {**code(), **o.provenance}) for o in outcomes]
 
 
 def pack(folder: Path) -> bytes:

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from sweeps._jobs import SCHEMA_VERSION
 from sweeps._store import Store
-from sweeps.executors._dask import pack, unpack
+from sweeps.executors._dask import _code_version, pack, unpack
 from tests.sweeps.conftest import COMMAND
 
 SPEC = """
@@ -30,7 +31,7 @@ teacher = { kind = "tied", depth = 4 }
 evaluation = { batches = 1, batch = 16, points = 3, first_step = 1000 }
 
 [grid]
-steps = [40000, 30000, 2000]
+steps = [25000, 20000, 1000]
 
 [fit]
 by = ["steps"]
@@ -347,9 +348,12 @@ def test_other_code(distributed, spawn, tiny_file, tmp_path, without_depthlaw, o
     try:
         for path, expected in (
             (without_depthlaw, "workers need depthlaw as it is here: ModuleNotFoundError: No module named"),
-            (older_depthlaw, "has depthlaw of version 0.0.1, and 0.1.0 is asked for: install the same there"),
+            (
+                older_depthlaw,
+                f"has depthlaw 0.0.1 (schema {SCHEMA_VERSION}), not {_code_version()}: install the same there",
+            ),
         ):
-            cluster.add_worker(PYTHONPATH=path)
+            cluster.add_worker("--no-dashboard", PYTHONPATH=path)
             done = spawn("run", tiny_file, "--out", out, "--scheduler", cluster.address)
             assert done.status == 1 and expected in done.err.splitlines()[-1], done.err
             assert "Traceback" not in done.err
