@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def _git(root: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def versions() -> dict[str, str]:
+@functools.cache
+def versions() -> Mapping[str, str]:
     """Python and the dependencies, by name."""
     found = {"python": platform.python_version()}
     for name in DEPENDENCIES:

@@ -297,11 +297,11 @@ def _report(error: Exception) -> NoReturn:
     from sweeps._config import ConfigError
     from sweeps._doctor import NameClash
     from sweeps._files import StoreError
-    from sweeps.executors import ClusterError
+    from sweeps.executors import ExecutorError
 
     if isinstance(error, ConfigError | _BadTable):
         _fail(str(error), 2)
-    if isinstance(error, NameClash | StoreError | ClusterError):
+    if isinstance(error, NameClash | StoreError | ExecutorError):
         _fail(str(error), 1)
     if isinstance(error, OSError):
         # If this was standard output, not even the interpreter's last flush can be written to it.

@@ -5,15 +5,25 @@ task, its checkpoints and its errors, is in `_training`.
 """
 
 from sweeps.executors._choose import Where, choose
-from sweeps.executors._dask import ClusterError, Dask
+from sweeps.executors._dask import Dask
 from sweeps.executors._in_process import InProcess
-from sweeps.executors._interface import Executor, Feedback, Note, Outcome, Status, Stop, Task, Tick
+from sweeps.executors._interface import (
+    Executor,
+    ExecutorError,
+    Feedback,
+    Note,
+    Outcome,
+    Status,
+    Stop,
+    Task,
+    Tick,
+)
 from sweeps.executors._processes import Processes, Slot, slots
 
 __all__ = [
-    "ClusterError",
     "Dask",
     "Executor",
+    "ExecutorError",
     "Feedback",
     "InProcess",
     "Note",

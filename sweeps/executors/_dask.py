@@ -27,7 +27,17 @@ from sweeps._extras import need
 from sweeps._files import remove
 from sweeps._jobs import SCHEMA_VERSION, Result
 from sweeps._machine import set_up_jax
-from sweeps.executors._interface import Executor, Feedback, Note, Outcome, Status, Stop, Task, Tick
+from sweeps.executors._interface import (
+    Executor,
+    ExecutorError,
+    Feedback,
+    Note,
+    Outcome,
+    Status,
+    Stop,
+    Task,
+    Tick,
+)
 from sweeps.executors._processes import GRACE_SECONDS
 from sweeps.executors._training import run_task
 
@@ -51,14 +61,10 @@ CLUSTERS = {
 """Batch systems that dask-jobqueue speaks to."""
 
 LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado.application", "asyncio")
-"""Log what an outcome or a ClusterError says in a sentence."""
+"""Log what an outcome or a ExecutorError says in a sentence."""
 
 
 GONE = "the Dask scheduler is gone: the same command goes on from the last checkpoints"
-
-
-class ClusterError(Exception):
-    """The cluster cannot be reached, cannot run our tasks, or is gone."""
 
 
 def batch_cluster(name: str) -> Any:
@@ -111,7 +117,7 @@ class Dask(Executor):
     def _submitted(self, opened: contextlib.ExitStack, jobs: int) -> Any:
         """The batch system's cluster with so many jobs in its queue.
 
-        Raises ClusterError when it does not take them.
+        Raises ExecutorError when it does not take them.
         """
         assert self.cluster is not None
         cluster = batch_cluster(self.cluster)
@@ -125,7 +131,7 @@ class Dask(Executor):
                 first = first.__context__
             cluster.shutdown_on_close = False  # it would try again for ten seconds
             said = str(first).rpartition("stderr:")[2]
-            raise ClusterError(f"{self.cluster} takes no job: {' '.join(said.split())}") from None
+            raise ExecutorError(f"{self.cluster} takes no job: {' '.join(said.split())}") from None
 
 
 @contextlib.contextmanager
@@ -149,7 +155,7 @@ def _connected(opened: contextlib.ExitStack, address: Any) -> Any:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         sentence = " ".join(str(error).split())
-        raise ClusterError(f"no Dask scheduler answers at {address}: {sentence}") from None
+        raise ExecutorError(f"no Dask scheduler answers at {address}: {sentence}") from None
     return opened.enter_context(client)
 
 
@@ -213,12 +219,12 @@ class _Drive:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Raises ClusterError when the scheduler is gone meanwhile."""
+        """Raises ExecutorError when the scheduler is gone meanwhile."""
         try:
             yield
         except Exception as error:
             if isinstance(error, OSError) or self.client.status != "running":
-                raise ClusterError(GONE) from None
+                raise ExecutorError(GONE) from None
             raise
 
     def _key(self, number: int) -> tuple[str, int]:
@@ -291,15 +297,15 @@ class _Drive:
         import distributed
 
         if sent.future.status == "cancelled":
-            raise ClusterError(GONE)
+            raise ExecutorError(GONE)
         with self._reached():
             if sent.future.status == "finished":
                 return [replace(outcome, task=sent.task) for outcome in sent.future.result()]
             error = sent.future.exception()
-        if isinstance(error, ClusterError):
+        if isinstance(error, ExecutorError):
             raise error
         if isinstance(error, ImportError):
-            raise ClusterError(f"workers need depthlaw as it is here: {_sentence(error)}")
+            raise ExecutorError(f"workers need depthlaw as it is here: {_sentence(error)}")
         died = isinstance(error, distributed.KilledWorker)
         why = "its workers died (killed, or out of memory)" if died else _sentence(error)
         trace = "" if died else "".join(traceback.format_exception(error))
@@ -334,7 +340,7 @@ def _remote(packed_task: bytes, topic: str, version: str) -> list[Outcome]:
 
     worker, client = distributed.get_worker(), distributed.get_client()
     if _code_version() != version:
-        raise ClusterError(
+        raise ExecutorError(
             f"worker {worker.address} has depthlaw {_code_version()}, not {version}: "
             "install the same there and start it anew"
         )

@@ -77,6 +77,10 @@ Feedback = Callable[[Tick | Note], None]
 """Is told how tasks go, while they do."""
 
 
+class ExecutorError(Exception):
+    """No task can run there: a cluster that cannot be reached or is gone, processes that do not start."""
+
+
 class Stop:
     """Whether the sweep is to stop: running tasks save where they stand and end."""
 

@@ -16,11 +16,25 @@ from typing import Any
 
 from sweeps import _machine
 from sweeps._jobs import Result
-from sweeps.executors._interface import Executor, Feedback, Note, Outcome, Status, Stop, Task, Tick
+from sweeps.executors._interface import (
+    Executor,
+    ExecutorError,
+    Feedback,
+    Note,
+    Outcome,
+    Status,
+    Stop,
+    Task,
+    Tick,
+)
 from sweeps.executors._training import run_task
 
 GRACE_SECONDS = 25.0
 """How long running tasks have to save and end once told to stop; schedulers kill after 30 or later."""
+
+
+STARTS_ALLOWED = 3
+"""Processes in a row that die before they have said a word, upon which no more are started."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,8 @@ class Processes(Executor):
         self.slots = slots
 
     def run(self, waiting: collections.deque[Task], feedback: Feedback, stop: Stop) -> Generator[Outcome]:
-        workers = [_Worker(slot) for slot in self.slots]
+        starts = _Starts()
+        workers = [_Worker(slot, starts) for slot in self.slots]
         deadline = None
         try:
             while True:
@@ -80,11 +95,26 @@ class Processes(Executor):
                 worker.kill()
 
 
+class _Starts:
+    """Counts processes that die as they start."""
+
+    failed = 0
+
+    def died(self) -> None:
+        """One has died. Raises ExecutorError when it is one too many since any has said a word."""
+        self.failed += 1
+        if self.failed == STARTS_ALLOWED:
+            raise ExecutorError(
+                "worker processes die as they start; a script must call run_sweep below "
+                "`if __name__ == '__main__':`, since they import it"
+            )
+
+
 class _Worker:
     """A process in its slot, started with its first task and again after it has died."""
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
+    def __init__(self, slot: Slot, starts: "_Starts") -> None:
+        self.slot, self.starts = slot, starts
         self.process: Any = None
         self.connection: Connection[Any, Any] | None = None
         self.task: Task | None = None
@@ -122,11 +152,15 @@ class _Worker:
             message = self.connection.recv()
         except (EOFError, OSError):
             task = self.task
+            self.starts.died()
             self.kill()
             status, error = Status.FAILED, "its process died, or was killed"
             if _machine.memory_kills() > self.memory_kills:
                 status, error = Status.OUT_OF_MEMORY, "its process was killed for want of memory"
             return [Outcome(job, task, status, Result([], {}), {}, error, died=True) for job in task.jobs]
+        self.starts.failed = 0
+        if message is None:
+            return []
         if isinstance(message, Tick | Note):
             feedback(message)
             return []
@@ -162,12 +196,15 @@ def _signals_held() -> Iterator[None]:
 
 
 def _serve(connection: "Connection[Any, Any]", slot: Slot) -> None:
-    """The process: tasks in, ticks, notes and outcomes out. Before JAX is imported: its cores and flags."""
+    """The process: tasks in; a word that it lives, ticks, notes and outcomes out."""
+    # Before JAX is imported.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, slot.cores)
     os.environ.update(slot.environment)
     _machine.set_up_jax()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    connection.send(None)  # it has started
 
     def stopped() -> bool:
         if connection.poll():  # while it has a task, all that is sent is the word to stop

@@ -88,9 +88,45 @@ def table(name: str, *rows: tuple[Any, ...]) -> None:
         print(f"| {' | '.join(f'{v:.3g}' if isinstance(v, float) else str(v) for v in row)} |", flush=True)
 
 
+SWEEP = """
+import json, sys, time, types
+from pathlib import Path
+from sweeps._run import run_sweep
+from sweeps._spec import load_spec
+from sweeps.executors import Where
+
+def main(spec, out, executor):
+    nothing = lambda *_: None
+    watcher = types.SimpleNamespace(start=nothing, tick=nothing, note=nothing, end=nothing, close=nothing)
+    where = None if executor == "any" else Where(executor=executor, workers=1)
+    began = time.monotonic()
+    summary = run_sweep(load_spec(spec), Path(out), watcher, where=where)
+    wall = time.monotonic() - began
+    trained = sum(record["provenance"]["wall_seconds"] for record in summary.store.records())
+    print(json.dumps({"wall": wall, "trained": trained, "reused": summary.reused, "jobs": summary.jobs}))
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+"""
+"""A sweep without what the command does with its rows."""
+
+
+def sweep(folder: str, spec: Path, out: Path, executor: str = "any") -> dict[str, float]:
+    script = Path(folder, "sweep.py")
+    script.write_text(SWEEP)
+    done = subprocess.run(
+        [sys.executable, str(script), str(spec), str(out), executor],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
 @app.command()
 def overhead(jobs: Annotated[int, typer.Option(help="Jobs of the sweep.")] = 100) -> None:
-    """Wall time of a sweep that is not training, for each job: one process, and one worker."""
+    """Wall time of a sweep that is not training, for each job: in this process, and in one worker."""
     with tempfile.TemporaryDirectory() as folder:
         rows = []
         for where in ("in-process", "processes"):
@@ -98,14 +134,9 @@ def overhead(jobs: Annotated[int, typer.Option(help="Jobs of the sweep.")] = 100
             for count in (jobs, 4):  # the difference is free of what starting takes
                 spec = Path(folder, f"{count}.toml")
                 spec.write_text(TINY.format(last=count - 1))
-                out = Path(folder, f"{where}-{count}")
-                wall = run("run", spec, "--out", out, "--workers", 1, "--executor", where)
-                trained = sum(
-                    json.loads(path.read_bytes())["provenance"]["wall_seconds"]
-                    for path in out.glob("jobs/*/record.json")
-                )
-                costs.append(wall - trained)
-                say(f"{where}, {count} jobs: {wall:.1f} s, of which training {trained:.1f}")
+                found = sweep(folder, spec, Path(folder, f"{where}-{count}"), where)
+                costs.append(found["wall"] - found["trained"])
+                say(f"{where}, {count} jobs: {found['wall']:.1f} s, of which training {found['trained']:.1f}")
             rows.append((where, 1e3 * (costs[0] - costs[1]) / (jobs - 4)))
         table("overhead", ("executor", "ms a job"), *rows)
 
@@ -167,13 +198,8 @@ def folder(records: Annotated[int, typer.Option(help="Records in the folder.")] 
             ("table", min(run("table", out, "--out", Path(place, "t.csv")) for _ in range(2))),
         ]
         began = time.monotonic()
-        code = (
-            "import sys, types; from pathlib import Path; from sweeps._run import run_sweep;"
-            "from sweeps._spec import load_spec; n = lambda *_: None;"
-            "w = types.SimpleNamespace(start=n, tick=n, note=n, end=n, close=n);"
-            "s = run_sweep(load_spec(sys.argv[1]), Path(sys.argv[2]), w); assert s.reused == s.jobs"
-        )
-        subprocess.run([sys.executable, "-c", code, str(many), str(out)], cwd=ROOT, check=True)
+        found = sweep(place, many, out)
+        assert found["reused"] == found["jobs"] == records
         rows.append(("run, up to the first job or, here, none", time.monotonic() - began))
         table("folder", (f"{records} records", "seconds"), *rows)
 

@@ -348,10 +348,7 @@ def test_other_code(distributed, spawn, tiny_file, tmp_path, without_depthlaw, o
     try:
         for path, expected in (
             (without_depthlaw, "workers need depthlaw as it is here: ModuleNotFoundError: No module named"),
-            (
-                older_depthlaw,
-                f"has depthlaw 0.0.1 (schema {SCHEMA_VERSION}), not {_code_version()}: install the same there",
-            ),
+            (older_depthlaw, f"has depthlaw 0.0.1 (schema {SCHEMA_VERSION}), not {_code_version()}: install"),
         ):
             cluster.add_worker("--no-dashboard", PYTHONPATH=path)
             done = spawn("run", tiny_file, "--out", out, "--scheduler", cluster.address)

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from sweeps.executors import (
     choose,
     slots,
 )
+from tests.sweeps.conftest import TINY
 from toymodels import KL, CohortConfig, Tied, split
 
 CORE = Slot((_machine.available_cores()[0],))
@@ -91,7 +94,7 @@ class TestOneTask:
             assert outcome.status is Status.STOPPED
         (outcome,) = _training.run_task(task, print, lambda: False)
         same(outcome.result, whole.result)
-        assert outcome.provenance["resumed"] == [7, 14, 21]
+        assert outcome.provenance["resumed"] == [6, 12, 18]
 
     def test_checkpoints_are_taken_as_time_passes(self, spec, tmp_path):
         """Every `every` seconds, and no more often than their cost allows."""
@@ -134,7 +137,7 @@ class TestOneTask:
         (outcome,) = _training.run_task(task, print, stopping(6))
         assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["4", "4.json"]
         (outcome,) = _training.run_task(task, print, lambda: False)
-        assert outcome.provenance["resumed"] == [7, 14]
+        assert outcome.provenance["resumed"] == [6, 12]
 
     def test_a_checkpoint_of_other_jobs_is_not_used(self, spec, tmp_path, stopping):
         """A folder that holds another config's checkpoint is as if it held none."""
@@ -290,6 +293,25 @@ class TestProcesses:
 
         outcomes = list(Processes([CORE]).run(deque_of(tmp_path, job), feedback, Stop()))
         assert [outcome.status for outcome in outcomes] == [Status.DONE]
+
+    def test_processes_that_do_not_start(self, tmp_path):
+        """A script without a main guard, which its processes import, is told so; it does not run for ever."""
+        (tmp_path / "tiny.toml").write_text(TINY)
+        script = tmp_path / "script.py"
+        script.write_text(
+            "from pathlib import Path\nfrom sweeps._run import run_sweep\n"
+            "from sweeps._spec import load_spec\nfrom sweeps._progress import Lines\n"
+            "from rich.console import Console\nfrom sweeps.executors import Where\n"
+            "run_sweep(load_spec('tiny.toml'), Path('out'), Lines(Console()), where=Where(workers=2))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith(
+            "sweeps.executors._interface.ExecutorError: worker pro"
+        )
+        assert not any((tmp_path / "out" / "jobs").glob("*/record.json"))
 
 
 class TestChoice:
