@@ -53,7 +53,7 @@ PYTHON
 
 # Versions here are not the tested ones: what they deprecate is shown, and is no error.
 step gpu_tests 110 python3 -m pytest -m gpu tests/toymodels -q -p no:cacheprovider \
-  --continue-on-collection-errors -o filterwarnings=default
+  --continue-on-collection-errors -o filterwarnings=default -o addopts=--import-mode=importlib
 for unroll in 1 4 8; do
   # shellcheck disable=SC2086  # empty when not tiny
   step gpu_throughput 65 python3 tests/benchmarks/gpu_check.py throughput --unroll "$unroll" $tiny
