@@ -13,16 +13,13 @@ Where a list of numbers is expected, `{logspace = [first, last, count]}`, `{lins
 and `{range = [first, last, step]}` write one: both ends included, `last` of a range where a step lands on it.
 """
 
-import copy
-import itertools
-import math
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sweeps._cells import Exclusions, combinations, table_of
 from sweeps._config import ConfigError, canonical, decode, encode, nearest
 from sweeps._jobs import KINDS, PROVENANCE, kind
 
@@ -95,7 +92,7 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     for key in source:
         if key not in tables:
             raise ConfigError(f"{where}: [{key}] is not a known table: {nearest(key, tables)}")
-    sweep = _table(source, "sweep", where)
+    sweep = table_of(source, "sweep", where)
     known = ("name", "description", "kind")
     for key in sweep:
         if key not in known:
@@ -112,8 +109,8 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     config = kind(named).config
 
     configs: dict[Any, None] = {}
-    excluded = _Exclusions(source, where)
-    for label, table in _combinations(source, where):
+    excluded = Exclusions(source, where)
+    for label, table in combinations(source, where):
         if excluded.leaves_out(table):  # before its rules are checked: it may be left out for breaking one
             continue
         cell: Any = decode(config, table, f"{where} ({label})" if label else where)
@@ -122,7 +119,7 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     excluded.check()
     if not configs:
         raise ConfigError(f"{where}: no cell is left: case is empty, or exclude leaves out every cell")
-    fit = decode(FitSpec, _table(source, "fit", where), f"{where}: fit")
+    fit = decode(FitSpec, table_of(source, "fit", where), f"{where}: fit")
     try:
         fit.check(("job", *kind(named).columns, *PROVENANCE))
     except ValueError as error:
@@ -134,185 +131,6 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     return Spec(name, description, named, tuple(configs), fit, source)
 
 
-def _table(source: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    table = source.get(key, {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where}: {key} is {table!r}: it must be a table")
-    return table
-
-
-def _combinations(source: dict[str, Any], where: str) -> list[tuple[str, dict[str, Any]]]:
-    base = _expand_lists(_table(source, "base", where), f"{where}: base")
-    cases = source.get("case", [{}])
-    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
-        raise ConfigError(f"{where}: case must be written [[case]], once for each")
-    grid = _expand_lists(_table(source, "grid", where), f"{where}: grid")
-    settings = _expand_lists(_table(source, "set", where), f"{where}: set")
-    axes = {key: values for key, values in _axes(grid, "", where).items() if key not in settings}
-    combinations = []
-    for i, case in enumerate(cases):
-        laid = _overlay(base, _expand_lists(case, f"{where}: case {i}"))
-        for values in itertools.product(*axes.values()):
-            table = copy.deepcopy(laid)
-            for key, value in zip(axes, values, strict=True):
-                _assign(table, key, value, where)
-            for key, value in settings.items():
-                _assign(table, key, value, f"{where}: set")
-            chosen = {**dict(zip(axes, values, strict=True)), **settings}
-            label = ", ".join(
-                [f"case {i}"] * ("case" in source) + [f"{key} = {value!r}" for key, value in chosen.items()]
-            )
-            combinations.append((label, table))
-    return combinations
-
-
-class _Exclusions:
-    """The [[exclude]] tables: each has, by dotted key, the values of the cells that it leaves out."""
-
-    def __init__(self, source: dict[str, Any], where: str) -> None:
-        tables = source.get("exclude", [])
-        if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
-            raise ConfigError(
-                f"{where}: exclude must be written [[exclude]], with at least one key, once for each"
-            )
-        self.where = where
-        self.rules = [
-            dict(_leaves(_expand_lists(table, f"{where}: exclude {i}"))) for i, table in enumerate(tables)
-        ]
-        self.keys: set[str] = set()
-
-    def leaves_out(self, table: dict[str, Any]) -> bool:
-        """Whether a rule leaves out this cell; a list matches whole, or where it is one of the values."""
-        if not self.rules:
-            return False
-        cell = dict(_leaves(table))
-        self.keys |= cell.keys()
-        return any(
-            all(key in cell and _is_among(cell[key], values) for key, values in rule.items())
-            for rule in self.rules
-        )
-
-    def check(self) -> None:
-        """Raise ConfigError where a rule names a key that no cell had: it would never leave out anything."""
-        for i, rule in enumerate(self.rules):
-            for key in rule:
-                if key not in self.keys:
-                    raise ConfigError(
-                        f"{self.where}: exclude {i}: {key} is in no cell: {nearest(key, self.keys)}"
-                    )
-
-
-def _is_among(value: Any, values: Any) -> bool:
-    return value == values or (isinstance(values, list) and value in values)
-
-
-def _leaves(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What is not a table, by dotted key."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _axes(grid: dict[str, Any], prefix: str, where: str) -> dict[str, list[Any]]:
-    """The grid's axes by dotted key; a nested table is the same as dots."""
-    axes: dict[str, list[Any]] = {}
-    for key, values in grid.items():
-        if isinstance(values, dict):
-            axes |= _axes(values, f"{prefix}{key}.", where)
-        elif isinstance(values, list) and values:
-            axes[prefix + key] = values
-        else:
-            raise ConfigError(f"{where}: grid.{prefix}{key} is {values!r}: it must be a list of values")
-    return axes
-
-
-def _expand_lists(value: Any, where: str) -> Any:
-    """`{logspace = …}`, `{linspace = …}` and `{range = …}` written out, anywhere below `value`."""
-    if isinstance(value, list):
-        return [_expand_lists(item, where) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1 and (name := next(iter(value))) in LISTS:
-        write, rule = LISTS[name]
-        try:
-            first, last, third = value[name]
-            if any(isinstance(number, bool) or not math.isfinite(number) for number in (first, last, third)):
-                raise ValueError
-            return write(first, last, third)
-        except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-            raise ConfigError(f"{where}: {name} is {value[name]!r}: it must be {rule}") from None
-    return {key: _expand_lists(item, f"{where}.{key}") for key, item in value.items()}
-
-
-def _logspace(first: float, last: float, count: float) -> list[float]:
-    low, high, places = math.log(first), math.log(last), _places(count)
-    # To ten digits, so that 0.01 … 1 holds 0.1 and not its neighbour.
-    between = (float(f"{math.exp(low + (high - low) * float(place)):.10g}") for place in places[1:-1])
-    return [float(first), *between, float(last)]
-
-
-def _linspace(first: float, last: float, count: float) -> list[float]:
-    low, high = _exactly(first), _exactly(last)
-    return [float(low + (high - low) * place) for place in _places(count)]
-
-
-def _places(count: float) -> list[Fraction]:
-    """So many, evenly from 0 to 1."""
-    if count != int(count) or not 2 <= count <= LONGEST:
-        raise ValueError
-    return [Fraction(i, int(count) - 1) for i in range(int(count))]
-
-
-def _range(first: float, last: float, step: float) -> list[float]:
-    low, high, by = _exactly(first), _exactly(last), _exactly(step)
-    count = (high - low) // by + 1
-    if not 1 <= count <= LONGEST:
-        raise ValueError
-    whole = isinstance(first, int) and isinstance(step, int)
-    return [int(low + by * i) if whole else float(low + by * i) for i in range(count)]
-
-
-def _exactly(number: float) -> Fraction:
-    """The number as it is written, so that three steps of 0.1 are 0.3 and not its neighbour."""
-    return Fraction(repr(number))
-
-
-LONGEST = 10**6
-"""Numbers that such a list may have."""
-
-LISTS = {
-    "logspace": (_logspace, "[first, last, count], first and last positive, count from 2 to a million"),
-    "linspace": (_linspace, "[first, last, count], count from 2 to a million"),
-    "range": (_range, "[first, last, step], with step leading from first to last in at most a million"),
-}
-"""Ways to write a list of numbers, and what each must hold."""
-
-
-def _overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` laid on `under`, table by table; a table of another `kind` replaces the one below it."""
-    laid = copy.deepcopy(under)
-    for key, value in over.items():
-        both = isinstance(laid.get(key), dict) and isinstance(value, dict)
-        if both and value.get("kind", laid[key].get("kind")) == laid[key].get("kind"):
-            laid[key] = _overlay(laid[key], value)
-        else:
-            laid[key] = copy.deepcopy(value)
-    return laid
-
-
-def _assign(table: dict[str, Any], dotted: str, value: Any, where: str) -> None:
-    *path, last = dotted.split(".")
-    for part in path:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"{where}: {dotted} goes through {part}, which is not a table")
-    if isinstance(value, dict) and isinstance(table.get(last), dict):
-        value = _overlay({last: table[last]}, {last: value})[last]
-    table[last] = value
-
-
 def _apply_setting(source: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     key = key.strip()
@@ -322,5 +140,5 @@ def _apply_setting(source: dict[str, Any], setting: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:  # not TOML: a text without its quotes
         value = text.strip()
-    _table(source, "set", "the spec")
+    table_of(source, "set", "the spec")
     source.setdefault("set", {})[key] = value

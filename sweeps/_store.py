@@ -11,7 +11,6 @@ the records and can be deleted.
 """
 
 import contextlib
-import functools
 import hashlib
 import io
 import json
@@ -26,6 +25,7 @@ import numpy as np
 from sweeps._config import ConfigError, canonical, encode
 from sweeps._files import StoreError, is_temporary, parse_json, remove, visible, write_atomic, write_json
 from sweeps._jobs import KINDS, PROVENANCE, SCHEMA_VERSION, Column, Job, Kind, Result, kind
+from sweeps._record import checked_curves, read_record, sealed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -166,7 +166,7 @@ class Store:
             "curves": curves,
             "provenance": provenance,
         }
-        write_atomic(folder / "record.json", _sealed(record))
+        write_atomic(folder / "record.json", sealed(record))
         if status in DONE:
             remove(self.checkpoint(job.id))
 
@@ -192,9 +192,9 @@ class Store:
                 continue
             path = Path(folder.path, "record.json")
             try:
-                record = self._read(path)
+                record = read_record(path)
                 if record["status"] in DONE:
-                    self._checked_curves(path, record)
+                    checked_curves(path, record)
                     if "checkpoint" in names:
                         remove(Path(folder.path, "checkpoint"))
                 statuses[folder.name] = record["status"]
@@ -225,10 +225,10 @@ class Store:
         """Whether this job's record is there, whole and its own, and its curves beside it."""
         path = self.folder(job.id) / "record.json"
         try:
-            record = self._read(path)
+            record = read_record(path)
             if record["status"] not in DONE:
                 return False
-            self._checked_curves(path, record)
+            checked_curves(path, record)
         except (StoreError, FileNotFoundError):
             return False
         return True
@@ -238,7 +238,7 @@ class Store:
         jobs = self.out / "jobs"
         for name in sorted(os.listdir(jobs)) if jobs.is_dir() else ():
             try:
-                yield self._read(jobs / name / "record.json")
+                yield read_record(jobs / name / "record.json")
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except StoreError as error:
@@ -250,7 +250,7 @@ class Store:
 
         Raises StoreError where it is not whole or not its own, FileNotFoundError where there is none.
         """
-        return self._read(self.folder(job_id) / "record.json")
+        return read_record(self.folder(job_id) / "record.json")
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table, in order."""
@@ -286,7 +286,7 @@ class Store:
         Raises StoreError where they are not those that its record names, FileNotFoundError without a record.
         """
         path = self.folder(job_id) / "record.json"
-        with np.load(io.BytesIO(self._checked_curves(path, self._read(path)))) as arrays:
+        with np.load(io.BytesIO(checked_curves(path, read_record(path)))) as arrays:
             return dict(arrays)
 
     def folder(self, job_id: str) -> Path:
@@ -296,66 +296,6 @@ class Store:
     def checkpoint(self, job_id: str) -> Path:
         """Where a job's checkpoint is."""
         return self.folder(job_id) / "checkpoint"
-
-    @staticmethod
-    def _checked_curves(path: Path, record: dict[str, Any]) -> bytes:
-        """The curves beside a record, as a file."""
-        curves = path.with_name("curves.npz")
-        try:
-            data = curves.read_bytes()
-        except OSError as error:
-            raise StoreError(f"{curves}, which its record names, cannot be read: {error.strerror}") from error
-        if hashlib.sha256(data).hexdigest() != record["curves"]:
-            raise StoreError(f"{curves} is not what its record names")
-        return data
-
-    @staticmethod
-    def _read(path: Path) -> dict[str, Any]:
-        """A record, or why it is none: a StoreError; FileNotFoundError where there is no file."""
-        try:
-            record = _unsealed(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            raise
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path} is not a whole record: {error}") from error
-        for key, value in {"schema": SCHEMA_VERSION, "job": path.parent.name}.items():
-            if record.get(key) != value:
-                raise StoreError(f"{path} is not this job's record: its {key} is not {value!r}")
-        name, rows = record.get("kind"), record.get("rows")
-        if name not in KINDS:
-            raise StoreError(f"{path} is of a kind, {name!r}, that this version does not know")
-        names, types = _names_and_types(name)
-        if not isinstance(rows, list) or not all(_is_row(row, names, types) for row in rows):
-            raise StoreError(f"{path} has rows with other columns than this version writes")
-        return record
-
-
-SEAL = b',\n "sha256": "%s"\n}\n'
-"""How a record ends: the hash of all before it, so that a change of any byte shows."""
-
-
-def _sealed(record: dict[str, Any]) -> bytes:
-    body = json.dumps(record, indent=1, allow_nan=False).encode()[:-2]
-    return body + SEAL % hashlib.sha256(body).hexdigest().encode()
-
-
-def _unsealed(data: bytes) -> dict[str, Any]:
-    """The record.
-
-    Raises ValueError when it is not what `_sealed` wrote.
-    """
-    length = len(SEAL % (b"0" * 64))
-    body = data[:-length]
-    if data[-length:] != SEAL % hashlib.sha256(body).hexdigest().encode():
-        try:  # what every version writes: is it another's, or damaged?
-            schema = parse_json(data)["schema"]
-        except (ValueError, KeyError, TypeError):
-            schema = SCHEMA_VERSION
-        if schema != SCHEMA_VERSION:
-            raise ValueError(f"it is of schema {schema}, and this version writes {SCHEMA_VERSION}")
-        raise ValueError("it is empty" if not data else "its end or its hash is missing or wrong")
-    record: dict[str, Any] = parse_json(body + b"}")
-    return record
 
 
 def _read_object(path: Path, absent: str) -> dict[str, Any]:
@@ -396,18 +336,3 @@ def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
             yield from _flat(item, f"{path}[{i}]")
     else:
         yield path, value
-
-
-def _is_row(row: Any, names: list[str], types: list[tuple[type, ...]]) -> bool:
-    if not isinstance(row, dict) or list(row) != names:
-        return False
-    return all(type(value) in allowed for value, allowed in zip(row.values(), types, strict=True))
-
-
-@functools.cache
-def _names_and_types(of_kind: str) -> tuple[list[str], list[tuple[type, ...]]]:
-    """Of the columns that a kind's records have, in order."""
-    columns = kind(of_kind).columns
-    numbers: tuple[type, ...] = (float, int, type(None))  # a float that is whole may be read as an int
-    types = [numbers if column.type is float else (column.type, type(None)) for column in columns.values()]
-    return list(columns), types

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sweeps import _spec
+from sweeps import _cells
 from sweeps._config import ConfigError
 from sweeps._spec import load_spec, parse_spec
 from toymodels import KL, CohortConfig, Correlated, Independent, LearningRate, Tied
@@ -120,7 +120,7 @@ def test_logspace_where_lists_are():
 
 def listed(text):
     """The numbers that this value of a TOML file stands for."""
-    return _spec._expand_lists(tomllib.loads(f"values = {text}")["values"], "here")
+    return _cells.expanded(tomllib.loads(f"values = {text}")["values"], "here")
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(2, 40))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps import _files, _store
+from sweeps import _files, _record, _store
 from sweeps._config import ConfigError
 from sweeps._files import StoreError, is_temporary, parse_json, remove, visible, write_atomic, write_json
 from sweeps._jobs import PROVENANCE, SCHEMA_VERSION, Job, Result, expand
@@ -360,12 +360,12 @@ class TestLock:
 
 def resealed(data, **fields):
     """The record with other fields, whole: as a program would write it that means something else by it."""
-    return _store._sealed(_store._unsealed(data) | fields)
+    return _record.sealed(_record.unsealed(data) | fields)
 
 
 def with_row(data, **columns):
     """The record with other values in its first row, whole."""
-    rows = _store._unsealed(data)["rows"]
+    rows = _record.unsealed(data)["rows"]
     return resealed(data, rows=[rows[0] | columns, *rows[1:]])
 
 

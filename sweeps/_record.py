@@ -1,0 +1,85 @@
+"""The record of a job: one file of JSON, sealed by the hash of its own bytes."""
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from sweeps._files import StoreError, parse_json
+from sweeps._jobs import KINDS, SCHEMA_VERSION, kind
+
+SEAL = b',\n "sha256": "%s"\n}\n'
+"""How a record ends: the hash of all before it, so that a change of any byte shows."""
+
+
+def sealed(record: dict[str, Any]) -> bytes:
+    """The record as a file."""
+    body = json.dumps(record, indent=1, allow_nan=False).encode()[:-2]
+    return body + SEAL % hashlib.sha256(body).hexdigest().encode()
+
+
+def unsealed(data: bytes) -> dict[str, Any]:
+    """The record.
+
+    Raises ValueError when it is not what `sealed` wrote.
+    """
+    length = len(SEAL % (b"0" * 64))
+    body = data[:-length]
+    if data[-length:] != SEAL % hashlib.sha256(body).hexdigest().encode():
+        try:  # what every version writes: is it another's, or damaged?
+            schema = parse_json(data)["schema"]
+        except (ValueError, KeyError, TypeError):
+            schema = SCHEMA_VERSION
+        if schema != SCHEMA_VERSION:
+            raise ValueError(f"it is of schema {schema}, and this version writes {SCHEMA_VERSION}")
+        raise ValueError("it is empty" if not data else "its end or its hash is missing or wrong")
+    record: dict[str, Any] = parse_json(body + b"}")
+    return record
+
+
+def checked_curves(path: Path, record: dict[str, Any]) -> bytes:
+    """The curves beside a record, as a file."""
+    curves = path.with_name("curves.npz")
+    try:
+        data = curves.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{curves}, which its record names, cannot be read: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != record["curves"]:
+        raise StoreError(f"{curves} is not what its record names")
+    return data
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record, or why it is none: a StoreError; FileNotFoundError where there is no file."""
+    try:
+        record = unsealed(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is not a whole record: {error}") from error
+    for key, value in {"schema": SCHEMA_VERSION, "job": path.parent.name}.items():
+        if record.get(key) != value:
+            raise StoreError(f"{path} is not this job's record: its {key} is not {value!r}")
+    name, rows = record.get("kind"), record.get("rows")
+    if name not in KINDS:
+        raise StoreError(f"{path} is of a kind, {name!r}, that this version does not know")
+    names, types = _names_and_types(name)
+    if not isinstance(rows, list) or not all(_is_row(row, names, types) for row in rows):
+        raise StoreError(f"{path} has rows with other columns than this version writes")
+    return record
+
+
+def _is_row(row: Any, names: list[str], types: list[tuple[type, ...]]) -> bool:
+    if not isinstance(row, dict) or list(row) != names:
+        return False
+    return all(type(value) in allowed for value, allowed in zip(row.values(), types, strict=True))
+
+
+@functools.cache
+def _names_and_types(of_kind: str) -> tuple[list[str], list[tuple[type, ...]]]:
+    """Of the columns that a kind's records have, in order."""
+    columns = kind(of_kind).columns
+    numbers: tuple[type, ...] = (float, int, type(None))  # a float that is whole may be read as an int
+    types = [numbers if column.type is float else (column.type, type(None)) for column in columns.values()]
+    return list(columns), types
