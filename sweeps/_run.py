@@ -3,14 +3,14 @@
 import collections
 import contextlib
 import os
-import time
+import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sweeps import _machine
 from sweeps._doctor import code
-from sweeps._jobs import Job, expand, halved, kind, merge
+from sweeps._jobs import Job, expand, halved, merge
 from sweeps._signals import Stopped, told_on_signals
 from sweeps._spec import Spec
 from sweeps._store import DONE, Store
@@ -97,9 +97,7 @@ def run_sweep(
                 came.append(number)
 
             with told_on_signals(tell):
-                _Sweep(store, watcher, policy, stop, summary).run(
-                    missing, executor or choose(jobs, where or Where())
-                )
+                _Sweep(store, watcher, policy, stop, summary).run(missing, executor)
             if came:
                 raise Stopped(came[0])
     return summary
@@ -119,7 +117,7 @@ class _Sweep:
         self.store, self.watcher, self.policy, self.stop, self.summary = store, watcher, policy, stop, summary
         self.code = code()
         self.waiting: collections.deque[Task] = collections.deque()
-        self.peaks: dict[Any, int] = {}
+        self.peaks: dict[tuple[str, int], int] = {}
         self.retried: set[tuple[str, int]] = set()
 
     def run(self, missing: list[Job], executor: Executor) -> None:
@@ -135,7 +133,7 @@ class _Sweep:
             for outcome in outcomes:
                 ended += self._take(outcome)
         self.summary.not_run = len(missing) - ended
-        self.peaks[os.getpid()] = max(_machine.peak_memory(), self.peaks.get(os.getpid(), 0))
+        self.peaks[platform.node(), os.getpid()] = _machine.peak_memory()
         self.summary.peak_memory = sum(self.peaks.values())
 
     def _feedback(self, message: Tick | Note) -> None:
@@ -186,66 +184,7 @@ class _Sweep:
         about = outcome.provenance
         if not about:
             return
-        process, peak = (about["host"], about["process"]), about["peak_memory_bytes"]
-        if process[1] != os.getpid():
-            peak -= about["mapped_files_bytes"]
-        self.peaks[process] = max(peak, self.peaks.get(process, 0))
+        process = about["host"], about["process"]
+        own = about["peak_memory_bytes"] - about["mapped_files_bytes"]
+        self.peaks[process] = max(own, self.peaks.get(process, 0))
         self.summary.compile_seconds += about["compile_seconds"]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a sweep would cost: jobs, rows, FLOPs, seconds and bytes (of one process)."""
-
-    jobs: int
-    rows: int
-    flops: int
-    seconds: float
-    bytes: int
-    workers: int
-
-
-MATMUL_SHARE = 0.5
-"""Training throughput over that of its bare matrix products (tests/benchmarks/README.md)."""
-
-COMPILE_SECONDS = 10.0
-"""For each program of a worker."""
-
-
-def estimate(spec: Spec, workers: int | None = None) -> Estimate:
-    """The cost of `spec` on this machine's CPU cores, from a tenth of a second of matrix products a shape."""
-    jobs = expand(spec.kind, spec.configs)
-    cores = len(_machine.available_cores())
-    workers = min(workers or cores, len(jobs), cores)
-    of_kind = kind(spec.kind)
-    rates: dict[tuple[int, int, int], float] = {}
-    seconds = 0.0
-    for job in jobs:
-        shape = of_kind.product(job.config)
-        if shape not in rates:
-            rates[shape] = _matmul_rate(*shape)
-        seconds += job.flops / (MATMUL_SHARE * rates[shape])
-    programs = len({of_kind.program(job.config) for job in jobs})
-    return Estimate(
-        jobs=len(jobs),
-        rows=sum(of_kind.num_rows(job.config) for job in jobs),
-        flops=sum(job.flops for job in jobs),
-        seconds=seconds / workers + programs * COMPILE_SECONDS,
-        bytes=max(of_kind.memory_bytes([job.config]) for job in jobs),
-        workers=workers,
-    )
-
-
-def _matmul_rate(rows: int, inner: int, columns: int) -> float:
-    """FLOPs a second on (rows × inner) · (inner × columns) in float32, of one core if BLAS has one thread."""
-    import numpy as np
-
-    a, b = np.ones((rows, inner), np.float32), np.ones((inner, columns), np.float32)
-    out = a @ b
-    start, products = time.perf_counter(), 0
-    while time.perf_counter() - start < 0.1:
-        for _ in range(20):
-            np.matmul(a, b, out=out)
-        products += 20
-    used = time.perf_counter() - start
-    return 2 * rows * inner * columns * products / used

@@ -461,7 +461,7 @@ def _fit_so_far(reader: "Reader") -> Any:
 
 
 def _dry_run(name: str, settings: list[str], workers: int | None) -> None:
-    from sweeps._run import estimate
+    from sweeps._estimate import estimate
     from sweeps._spec import load_spec
     from sweeps._status import duration
 

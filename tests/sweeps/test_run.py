@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sweeps import _machine, _run
+from sweeps import _machine
 from sweeps._config import ConfigError
 from sweeps._files import StoreError
 from sweeps._jobs import Result, expand
 from sweeps._progress import Bar, Lines, watcher
-from sweeps._run import Policy, estimate, run_sweep
+from sweeps._run import Policy, run_sweep
 from sweeps._spec import load_spec
 from sweeps._store import Locked, Store
 from sweeps.executors import Executor, InProcess, Outcome, Processes, Slot, Status, Task, Tick
@@ -70,6 +70,12 @@ def test_same_numbers_in_two_processes(spec, tiny_results, tmp_path, no_watcher)
     # What the libraries take is counted once, with this process.
     assert 0 < summary.peak_memory - sum(peaks.values()) <= _machine.peak_memory()
     assert_same(tiny_results, tmp_path / "again")
+
+
+def test_a_process_is_counted_once(spec, tmp_path, no_watcher, instant):
+    """A sweep in this process has needed what this process has."""
+    summary = run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess())
+    assert 0 < summary.peak_memory <= _machine.peak_memory()
 
 
 def test_table_of_a_run(spec, tiny_results):
@@ -305,26 +311,6 @@ def test_provenance(tiny_results):
     for about in provenance(tiny_results):
         assert about["wall_seconds"] > 0 and about["peak_memory_bytes"] > 2**20 and about["devices"] == 1
         assert about["versions"]["jax"][0].isdigit() and "python" in about["versions"]
-
-
-def test_estimate(spec, monkeypatch):
-    """Jobs, students and FLOPs are counted exactly; time is FLOPs over rate, shared by the workers."""
-    monkeypatch.setattr(_run, "_matmul_rate", lambda *shape: 1e6)
-    monkeypatch.setattr(_machine, "available_cores", lambda: [0, 1])
-    cost = estimate(spec)
-    flops = sum(total_flops(job.config) for job in expand(spec.kind, spec.configs))
-    assert (cost.jobs, cost.rows, cost.flops, cost.workers) == (4, 12, flops, 2)
-    compiling = 2 * _run.COMPILE_SECONDS
-    assert cost.seconds == pytest.approx(compiling + flops / (_run.MATMUL_SHARE * 1e6) / 2)
-    alone = estimate(spec, workers=1)
-    assert alone.seconds - compiling == pytest.approx(2 * (cost.seconds - compiling))
-    assert estimate(spec, workers=9).workers == 2
-
-
-def test_matmul_rate_is_a_rate():
-    """The measured rate is one that a core can have: between 10 MFLOP/s and 10 TFLOP/s."""
-    assert 1e7 < _run._matmul_rate(32, 8, 256) < 1e13
-    assert _machine.available_cores()
 
 
 class TestProgress:
