@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,13 +56,10 @@ def processes_below(parent: int) -> list[int]:
     return found
 
 
-def start(spec: Path, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*COMMAND, "run", str(spec), "--out", str(out), "--workers", "2", "--checkpoint-every", "0.05"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def start(spec: Path, out: Path, workers: str = "2", **streams: Any) -> subprocess.Popen[bytes]:
+    call = ["run", str(spec), "--out", str(out), "--workers", workers, "--checkpoint-every", "0.05"]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **streams}
+    return subprocess.Popen([*COMMAND, *call], start_new_session=True, **streams)
 
 
 @pytest.mark.slow
@@ -152,12 +150,7 @@ def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
     spec = tmp_path / "long.toml"
     spec.write_text(SPEC.replace("steps = 6000", "steps = 1000000").replace("[0, 19, 1]", "[0, 0, 1]"))
     out = tmp_path / "out"
-    run = subprocess.Popen(
-        [*COMMAND, "run", str(spec), "--out", str(out), "--workers", workers],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    run = start(spec, out, workers, stderr=subprocess.PIPE)
     while not trained(out):
         assert run.poll() is None
         time.sleep(0.1)
