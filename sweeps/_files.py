@@ -71,7 +71,7 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-TEMPORARY = re.compile(r"\..+\.(json|npz)\.[a-z0-9_]{8}")
+TEMPORARY = re.compile(r"\..+\.(json|npz)\.[a-z0-9_]{8}|\.checkpoint\.new")
 """What `tempfile` makes of a file of ours; an editor's own hidden files have shorter endings."""
 
 

@@ -82,10 +82,11 @@ class Progress(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a job reached: its rows, by column, and its curves, by name."""
+    """What a job reached: its rows, by column, and its curves, by name. diverged: what did, in a sentence."""
 
     rows: list[dict[str, Any]]
     curves: "dict[str, np.ndarray]"
+    diverged: str | None = None
 
 
 class Kind(abc.ABC):

@@ -123,7 +123,7 @@ def watcher(console: "Console") -> Lines:
 
 def described(outcome: Outcome) -> str:
     """How a job ended, in a few words."""
-    if outcome.error is not None:
+    if outcome.error is not None and not outcome.result.rows:
         return f"{outcome.status}: {outcome.error}"
     rows = outcome.result.rows
     diverged = sum(row["status"] == "diverged" for row in rows)

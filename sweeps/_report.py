@@ -2,10 +2,11 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps._config import ConfigError
+from sweeps._jobs import PROVENANCE
 from sweeps.laws import DepthLaw, Fit, Regime, Status, fit, regime
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 class Answer:
     """What one condition's students say: its fit, the regime, and the mean angles between updates (radians).
 
-    problem: why there is no fit, in a sentence; None where there is one.
+    problem: why there is no fit, in a sentence; None where there is one. pooled: columns in which cells
+    differ that are fitted together.
     """
 
     condition: dict[str, Any]
@@ -28,6 +30,7 @@ class Answer:
     rows: int
     left_out: int
     problem: str | None = None
+    pooled: tuple[str, ...] = ()
 
     @property
     def trusted(self) -> bool:
@@ -66,7 +69,8 @@ def answers(
             kept = part.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
         condition = dict(zip(by, values, strict=True))
         left_out = len(part) - len(kept)
-        found.append(_answer(condition, law, kept.drop(place), kept[place].to_list(), left_out, group))
+        answer = _answer(condition, law, kept.drop(place), kept[place].to_list(), left_out, group)
+        found.append(replace(answer, pooled=_pooled(kept.drop(place))))
     return found
 
 
@@ -111,6 +115,21 @@ def _answer(
         left_out=left_out,
         problem=problem,
     )
+
+
+REACHED = {"num_params", "flops", "step", "loss", "status"}
+"""Columns that say what a job reached, beside the angles; the others say what it was."""
+
+
+def _pooled(rows: "pl.DataFrame") -> tuple[str, ...]:
+    """Columns that tell apart students of equal depth and seed, in a table of ours."""
+    if not {"job", "depth", "seed"} <= set(rows.columns):
+        return ()
+    if not rows.select("depth", "seed").is_duplicated().any():
+        return ()
+    told = {"job", "depth", "seed", *REACHED, *PROVENANCE}
+    columns = [name for name in rows.columns if name not in told and not name.endswith("_angle")]
+    return tuple(name for name in columns if rows[name].n_unique() > 1)
 
 
 def _mean(rows: "pl.DataFrame", column: str) -> float | None:
@@ -184,6 +203,9 @@ def sentences(found: list[Answer]) -> list[str]:
         prefix = f"{where}: " if where else ""
         if answer.left_out:
             said.append(f"{prefix}{answer.left_out} diverged student(s) left out of the fit.")
+        if answer.pooled:
+            columns = ", ".join(answer.pooled)
+            said.append(f"{prefix}students of different {columns} are fitted together: name these in by.")
         if answer.problem:
             said.append(f"{prefix}no fit: {answer.problem}")
         if answer.fit:

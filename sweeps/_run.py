@@ -24,7 +24,7 @@ DEATHS_ALLOWED = 3
 class Policy:
     """What to do about trouble.
 
-    retry: how often a failed job is tried again. fail_fast: stop the sweep at the first that stays failed.
+    retry: how often a failed job is tried again. fail_fast: stop at the first that stays failed, or diverges.
     extend: let a folder of results take more cells. checkpoint_seconds: between a job's checkpoints.
     """
 
@@ -46,7 +46,8 @@ class Watcher(Protocol):
 
 @dataclass
 class RunSummary:
-    """What a run did: its store; jobs in all, reused, not run; label and error of those that failed.
+    """What a run did: its store; jobs in all, reused, not run; label and reason of those that failed
+    or diverged.
 
     peak_memory: in bytes, the peaks of all its processes while they trained, added, with the libraries that
     they share counted once. compile_seconds: of all processes, for compiling or fetching what is compiled.
@@ -56,6 +57,7 @@ class RunSummary:
     jobs: int = 0
     reused: int = 0
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)
+    diverged: dict[str, tuple[str, str]] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
     not_run: int = 0
     peak_memory: int = 0
@@ -92,9 +94,9 @@ def run_sweep(
             stop, came = Stop(), []
 
             def tell(number: int) -> None:
-                watcher.note("stopping: running jobs save where they are (again to stop at once)")
                 stop.requested = True
                 came.append(number)
+                watcher.note("stopping: running jobs save where they are (again to stop at once)")
 
             with told_on_signals(tell):
                 _Sweep(store, watcher, policy, stop, summary).run(missing, executor)
@@ -122,7 +124,7 @@ class _Sweep:
 
     def run(self, missing: list[Job], executor: Executor) -> None:
         """Run the jobs to their records."""
-        groups = merge(missing) if _machine.accelerated() else [(job,) for job in missing]
+        groups = merge(missing) if executor.side_by_side else [(job,) for job in missing]
         every = self.policy.checkpoint_seconds
         tasks = [Task(group, self.store.checkpoint(group[0].id), every) for group in groups]
         # The longest first, so that no long one is left running alone at the end.
@@ -151,8 +153,10 @@ class _Sweep:
         about = {**self.code, **outcome.provenance}
         self.store.write(outcome.job, outcome.status, outcome.result, about, outcome.error, outcome.trace)
         if outcome.error is not None:
-            self.summary.failures[outcome.job.id] = (outcome.job.label, outcome.error)
-            self.summary.traces[outcome.job.id] = outcome.trace
+            gone = self.summary.diverged if outcome.status is Status.DIVERGED else self.summary.failures
+            gone[outcome.job.id] = (outcome.job.label, outcome.error)
+            if outcome.trace:
+                self.summary.traces[outcome.job.id] = outcome.trace
             if self.policy.fail_fast and not self.stop.requested:
                 self.watcher.note("stopping at the first failure: running jobs save where they are")
                 self.stop.requested = True
@@ -161,7 +165,7 @@ class _Sweep:
 
     def _tried_again(self, outcome: Outcome) -> bool:
         """Whether the task of this failed job goes back to the queue."""
-        if outcome.error is None or self.stop.requested:
+        if outcome.status not in (Status.FAILED, Status.OUT_OF_MEMORY) or self.stop.requested:
             return False
         task = outcome.task
         limit, how = task.max_bytes, "trying again"

@@ -21,7 +21,9 @@ WRITE_SECONDS = 1.0
 """Between two writings of `live.json`."""
 
 SILENT_SECONDS = 600.0
-"""After which a run on another machine, whose process we cannot look up, counts as gone."""
+"""After which a run that has not been heard of counts as gone."""
+
+LIVE_KEYS = {"process", "host", "began", "updated", "flops", "running"}
 
 MOST_ROWS = 5000
 """Rows up to which the status shows the fit so far: it must stay quick."""
@@ -156,9 +158,11 @@ class Reader:
             live: dict[str, Any] = parse_json((self.store.out / "live.json").read_bytes())
         except (OSError, ValueError):
             return None
-        if live["host"] == platform.node():
-            return live if _is_alive(live["process"]) else None
-        return live if time.time() - live["updated"] < SILENT_SECONDS else None
+        if not isinstance(live, dict) or not LIVE_KEYS <= live.keys():
+            return None
+        silent = time.time() - live["updated"] > SILENT_SECONDS  # its number may be another's by now
+        here = live["host"] == platform.node()
+        return None if silent or (here and not _is_alive(live["process"])) else live
 
     @staticmethod
     def _counted(

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 DONE = ("done", "diverged")
 """Statuses of a job that need not run again; the others are `failed` and `out of memory`."""
 
+HOLDER = "lock-holder"
+"""File that says which process holds a folder, or held it last."""
+
 JOB = Column(str, None, "id of the job that made this row")
 """The first column of every table."""
 
@@ -65,13 +68,14 @@ class Store:
             lock.acquire()
         except filelock.Timeout:
             raise Locked(
-                f"{self.out} is in use by {_holder(path)}: wait for it, or choose another --out"
+                f"{self.out} is in use by {_holder(self.out)}: wait for it, or choose another --out"
             ) from None
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
         try:
             with contextlib.suppress(OSError):
-                path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                # Not into the lock itself: where it is not the system's, its content is.
+                (self.out / HOLDER).write_text(f"process {os.getpid()} on {socket.gethostname()}")
             yield
         finally:
             lock.release()
@@ -102,7 +106,7 @@ class Store:
             if changed:
                 number = 1 + len(list(self.out.glob("spec-*.json")))
                 write_json(self.out / f"spec-{number}.json", before)
-        elif not extend and any(entry.name != "lock" for entry in visible(self.out)):
+        elif not extend and any(entry.name not in ("lock", HOLDER) for entry in visible(self.out)):
             raise ConfigError(f"{self.out} exists and is not a folder of results: choose another --out")
         if not same:
             write_json(path, source)
@@ -310,9 +314,9 @@ def _read_object(path: Path, absent: str) -> dict[str, Any]:
     return value
 
 
-def _holder(path: Path) -> str:
+def _holder(out: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_text(errors="replace").strip() or "another process"
+        return (out / HOLDER).read_text(errors="replace").strip() or "another process"
     return "another process"
 
 

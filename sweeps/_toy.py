@@ -31,6 +31,14 @@ class Toy(Kind):
         "vocabulary": Column(int, None, "outputs of the head; null without one"),
         "batch": Column(int, "inputs", "inputs a training step"),
         "steps": Column(int, "steps", "training steps asked for"),
+        "learning_rate": Column(float, None, "base of the learning rate"),
+        "reference_depth": Column(float, "layers", "depth at which the rate is its base; null: at all"),
+        "hold_fraction": Column(float, None, "share of the steps before the rate decays"),
+        "final_fraction": Column(float, None, "share of the rate that is left at the end"),
+        "beta1": Column(float, None, "Adam's decay of the first moment"),
+        "beta2": Column(float, None, "Adam's decay of the second moment"),
+        "epsilon": Column(float, None, "Adam's epsilon"),
+        "evaluation_inputs": Column(int, "inputs", "held-out inputs that a loss is the mean of"),
         "depth": Column(int, "layers", "depth of the student"),
         "temperature": Column(float, None, "temperature of the teacher's softmax; null for mse"),
         "seed": Column(int, None, "seed of teacher, initialisation and data"),
@@ -137,7 +145,8 @@ class Toy(Kind):
             resume=None if resume is None else Snapshot(arrays=resume.arrays, **resume.about),
             on_progress=report,
         )
-        return [Result(rows(config, result), curves(config, result)) for config in configs]
+        found = [(rows(config, result), curves(config, result)) for config in configs]
+        return [Result(of_students, arrays, _divergence(of_students)) for of_students, arrays in found]
 
 
 def _together(configs: "Sequence[CohortConfig]") -> "CohortConfig":
@@ -189,6 +198,14 @@ def rows(config: "CohortConfig", result: "CohortResult") -> list[dict[str, Any]]
             "vocabulary": config.vocabulary,
             "batch": config.batch,
             "steps": config.steps,
+            "learning_rate": config.learning_rate.base,
+            "reference_depth": config.learning_rate.reference_depth,
+            "hold_fraction": config.learning_rate.hold_fraction,
+            "final_fraction": config.learning_rate.final_fraction,
+            "beta1": config.adam.beta1,
+            "beta2": config.adam.beta2,
+            "epsilon": config.adam.epsilon,
+            "evaluation_inputs": config.evaluation.batches * config.evaluation.batch,
             "depth": student.depth,
             "temperature": student.temperature if has_temperature else None,
             "seed": seed,
@@ -229,6 +246,15 @@ def curves(config: "CohortConfig", result: "CohortResult") -> dict[str, np.ndarr
         arrays[f"step_angles_{name}"] = student.geometry.step_angles
         arrays[f"update_angles_{name}"] = student.geometry.update_angles
     return arrays
+
+
+def _divergence(of_students: list[dict[str, Any]]) -> str | None:
+    """Which students diverged, and when."""
+    gone = [f"depth {row['depth']} at step {row['step']}" for row in of_students if row["loss"] is None]
+    if not gone:
+        return None
+    more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+    return f"loss or gradient not finite: {', '.join(gone[:5])}{more}"
 
 
 def _students_of(result: "CohortResult", seed: int) -> list[Any]:

@@ -414,22 +414,22 @@ def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
     _say(f"rows, curves and fits in {summary.store.out}")
     for trace in sorted(set(summary.traces.values())):
         _say(trace)
-    if summary.failures:
+    if summary.failures or summary.diverged:
         _console(stderr=True).print(_table_of_failures(summary))
     if summary.failures or summary.not_run:
         not_run = f", {summary.not_run} were not run" if summary.not_run else ""
-        _fail(
-            f"{len(summary.failures)} of {summary.jobs} jobs failed{not_run}: the same command tries again", 1
-        )
+        gone, how = (summary.failures, "failed") if summary.failures else (summary.diverged, "diverged")
+        _fail(f"{len(gone)} of {summary.jobs} jobs {how}{not_run}: the same command tries again", 1)
     _exit_unless_trusted(found)
 
 
 def _table_of_failures(summary: "RunSummary") -> Any:
     from rich.table import Table
 
-    table = Table("missing job", "what", "why")
-    for job, (label, error) in summary.failures.items():
-        table.add_row(job, label, error)
+    table = Table("missing job", "what", "state", "why")
+    for state, jobs in (("failed", summary.failures), ("diverged", summary.diverged)):
+        for job, (label, reason) in jobs.items():
+            table.add_row(job, label, state, reason)
     return table
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from sweeps._config import ConfigError, nearest
 from sweeps._doctor import code
 from sweeps._extras import need
-from sweeps._files import remove
+from sweeps._files import StoreError, remove
 from sweeps._jobs import SCHEMA_VERSION, Result
 from sweeps._machine import set_up_jax
 from sweeps.executors._interface import (
@@ -61,7 +61,7 @@ CLUSTERS = {
 """Batch systems that dask-jobqueue speaks to."""
 
 LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado.application", "asyncio")
-"""Log what an outcome or a ExecutorError says in a sentence."""
+"""Log what an outcome or an ExecutorError says in a sentence."""
 
 
 GONE = "the Dask scheduler is gone: the same command goes on from the last checkpoints"
@@ -96,6 +96,10 @@ class Dask(Executor):
     def __init__(self, scheduler: str | None = None, cluster: str | None = None, jobs: int | None = None):
         need("distributed", "dask")
         self.scheduler, self.cluster, self.jobs = scheduler, cluster, jobs
+
+    @property
+    def side_by_side(self) -> bool:
+        return False  # what the workers have is not known here
 
     def run(self, waiting: collections.deque[Task], feedback: Feedback, stop: Stop) -> Generator[Outcome]:
         with contextlib.ExitStack() as opened:
@@ -277,8 +281,12 @@ class _Drive:
             sent = self.sent[number]
             sent.moved = True
             with self._reached():
-                packed = self.client.get_metadata([self._key(number)])
-            unpack(packed, sent.task.checkpoint)
+                packed = self.client.get_metadata([self._key(number)], default=None)
+            try:
+                if packed is not None:
+                    unpack(packed, sent.task.checkpoint)
+            except (OSError, StoreError, tarfile.TarError) as error:  # a full disk, say
+                self.feedback(Note(f"{sent.task.checkpoint} cannot be written ({error}): it goes on without"))
 
     def _end(self, number: int, stop: Stop) -> list[Outcome]:
         """Outcomes of a task whose future is done; none where it goes on elsewhere."""

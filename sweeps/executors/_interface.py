@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweeps import _machine
 from sweeps._jobs import Job, Result
 
 
@@ -89,6 +90,11 @@ class Stop:
 
 class Executor(abc.ABC):
     """Runs tasks."""
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether jobs that differ in little, such as their seed, are to be trained as one task."""
+        return _machine.accelerated()
 
     @abc.abstractmethod
     def run(self, waiting: collections.deque[Task], feedback: Feedback, stop: Stop) -> Generator[Outcome]:

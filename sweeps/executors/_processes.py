@@ -39,7 +39,7 @@ STARTS_ALLOWED = 3
 
 @dataclass(frozen=True)
 class Slot:
-    """Room for one process: the cores that it is pinned to, and what it finds in its environment."""
+    """Room for one process: the cores that it may use, and what it finds in its environment."""
 
     cores: tuple[int, ...]
     environment: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,10 @@ def slots(workers: int | None) -> list[Slot]:
     cores = _machine.available_cores()
     gpus = _machine.visible_gpus() if _machine.accelerated() else []
     if not gpus:
-        return [Slot((cores[i % len(cores)],)) for i in range(workers or len(cores))]
+        # Pinned where they fill the machine: two sweeps of one process each would share the first core.
+        if workers is None or workers == len(cores):
+            return [Slot((core,)) for core in cores]
+        return [Slot(tuple(cores))] * workers
     workers = workers or len(gpus)
     sharing = -(-workers // len(gpus))
     memory = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / sharing:.3f}"} if sharing > 1 else {}
@@ -135,6 +138,7 @@ class _Worker:
             self.connection.send(task)
 
     def _start(self) -> None:
+        self.spoke = False
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # Ctrl-C reaches every process of a terminal, and a scheduler's SIGTERM every process of a job: only
@@ -152,13 +156,14 @@ class _Worker:
             message = self.connection.recv()
         except (EOFError, OSError):
             task = self.task
-            self.starts.died()
+            if not self.spoke:
+                self.starts.died()
             self.kill()
             status, error = Status.FAILED, "its process died, or was killed"
             if _machine.memory_kills() > self.memory_kills:
                 status, error = Status.OUT_OF_MEMORY, "its process was killed for want of memory"
             return [Outcome(job, task, status, Result([], {}), {}, error, died=True) for job in task.jobs]
-        self.starts.failed = 0
+        self.starts.failed, self.spoke = 0, True
         if message is None:
             return []
         if isinstance(message, Tick | Note):

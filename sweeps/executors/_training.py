@@ -8,6 +8,7 @@ from typing import Any
 from sweeps import _machine
 from sweeps._checkpoints import Checkpoints
 from sweeps._config import digest, encode
+from sweeps._doctor import code
 from sweeps._files import StoreError
 from sweeps._jobs import Checkpoint, Job, Progress, Result, halved, kind
 from sweeps.executors._interface import Feedback, Note, Outcome, Status, Task, Tick
@@ -46,15 +47,16 @@ def run_task(
         status = Status.OUT_OF_MEMORY if run.exhausted else Status.FAILED
         sentence = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return run.outcomes(status, error=sentence, trace=traceback.format_exc())
-    return [
-        Outcome(job, task, _reached(result), result, run.provenance())
+    about = run.provenance()
+    ended = [
+        Outcome(job, task, _status(result), result, about, result.diverged)
         for job, result in zip(task.jobs, results, strict=True)
     ]
+    return ended[1:] + ended[:1]  # the first has the checkpoint of all: its record is written last
 
 
-def _reached(result: Result) -> Status:
-    diverged = any(row["status"] == Status.DIVERGED for row in result.rows)
-    return Status.DIVERGED if diverged else Status.DONE
+def _status(result: Result) -> Status:
+    return Status.DIVERGED if result.diverged else Status.DONE
 
 
 class _Run:
@@ -66,7 +68,7 @@ class _Run:
         self.task, self.feedback, self.stopped, self.on_checkpoint = task, feedback, stopped, on_checkpoint
         self.kind = kind(task.jobs[0].kind)
         self.configs = [job.config for job in task.jobs]
-        self.identity = digest([encode(config) for config in self.configs])
+        self.identity = digest([code()["version"], [encode(config) for config in self.configs]])
         self.checkpoints = Checkpoints(task.checkpoint)
         self.max_bytes = task.max_bytes
         self.exhausted = False
@@ -86,6 +88,7 @@ class _Run:
             except Exception as error:
                 if resume is not None and isinstance(error, ValueError):
                     self._note(f"its checkpoint does not fit ({error}): it starts anew")
+                    self._begin_anew()
                     resume = None
                     continue
                 if not _is_out_of_memory(error):
@@ -96,13 +99,18 @@ class _Run:
                     raise
                 error.__traceback__ = None  # it would keep all arrays alive
             self.max_bytes = less
-            resume = None  # of another division
+            self._begin_anew()
+            resume = None  # it is of another division
             self._note(f"out of memory: trying again in parts of {less / 2**20:.3g} MiB")
 
     def _attempt(self, resume: Checkpoint | None) -> list[Result]:
         return self.kind.train(
             self.configs, resume=resume, max_bytes=self.max_bytes, on_progress=self._on_progress
         )
+
+    def _begin_anew(self) -> None:
+        """Nothing of what was before counts."""
+        self.before, self.resumed = 0.0, []
 
     def _load(self) -> Checkpoint | None:
         try:

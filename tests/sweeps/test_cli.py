@@ -400,6 +400,16 @@ class TestRun:
         last = "depthlaw: 1 of 4 jobs failed, 3 were not run: the same command tries again"
         assert done.err.splitlines()[-1] == last
 
+    def test_cells_that_are_pooled_are_said(self, call, tiny_file, tmp_path, instant):
+        """A fit of cells that differ in a column that `by` does not name says in which."""
+        for by, said in (('["teacher"]', True), ('["teacher", "learning_rate"]', False)):
+            path = tmp_path / f"{said}.toml"
+            text = tiny_file.read_text().replace('by = ["teacher"]', f"by = {by}")
+            path.write_text(text.replace("[grid]", '[grid]\n"learning_rate.base" = [0.1, 0.2]'))
+            done = call("run", path, "--out", tmp_path / str(said), "--workers", "1")
+            sentence = "teacher tied: students of different learning_rate are fitted together: name these"
+            assert (sentence in done.err) == said, done.err
+
     def test_diverged_student(self, call, tiny_file, tmp_path, instant, monkeypatch):
         """A student that diverged has its row, is left out of the fit, is said, and makes the status 1."""
         import toymodels
@@ -415,6 +425,7 @@ class TestRun:
         done = call("run", tiny_file, "--out", tmp_path / "out", "--workers", "1")
         assert done.status == 1
         assert "tied, seed 0: 3 rows, 1 diverged, " in done.err
+        assert "loss or gradient not finite: depth 1 at step 20" in " ".join(done.err.split())
         assert "teacher tied: 2 diverged student(s) left out of the fit." in done.err
         assert done.err.splitlines()[-1] == "depthlaw: 2 of 2 fits are not to be trusted: see above"
         table = Store(tmp_path / "out").table().filter(pl.col("depth") == 1)

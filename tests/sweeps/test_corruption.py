@@ -123,7 +123,9 @@ class Sweep:
         found = {path for path in self.out.rglob("*") if path.is_file()}
         assert {path for path in found if "set_aside" not in path.parts} == self.files.keys()
         changed = [
-            path for path, data in self.files.items() if path.name != "lock" and path.read_bytes() != data
+            path
+            for path, data in self.files.items()
+            if not path.name.startswith("lock") and path.read_bytes() != data
         ]
         assert changed == []
         skipped: list[str] = []

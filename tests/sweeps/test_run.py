@@ -97,7 +97,7 @@ def test_nothing_is_trained_twice(spec, tiny_results, tmp_path, no_watcher, inst
     out = shutil.copytree(tiny_results, tmp_path / "out")
 
     def times():
-        return {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != "lock"}
+        return {path: path.stat().st_mtime_ns for path in out.rglob("*") if not path.name.startswith("lock")}
 
     before = times()
     summary = run_sweep(spec, out, no_watcher)

@@ -335,9 +335,9 @@ class TestLock:
         """The lock ends with its process, though that could do nothing for it, and the file stays."""
         holder.kill()
         holder.wait()
-        assert (tmp_path / "out" / "lock").read_text().startswith(f"process {holder.pid} ")
+        assert (tmp_path / "out" / "lock-holder").read_text().startswith(f"process {holder.pid} ")
         with Store(tmp_path / "out").locked():
-            assert (tmp_path / "out" / "lock").read_text().startswith(f"process {os.getpid()} ")
+            assert (tmp_path / "out" / "lock-holder").read_text().startswith(f"process {os.getpid()} ")
 
     def test_ends_with_its_block(self, tmp_path):
         """Free again afterwards, also after an error; meanwhile not even the same process gets it twice."""

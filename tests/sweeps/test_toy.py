@@ -39,7 +39,8 @@ WITH_KL = dataclasses.replace(SMALL, objective=KL((0.5, 1.0)), vocabulary=5, dep
 
 def test_rows_say_what_was_trained(instant):
     """A row a student, columns as documented, with the config's values and the last of the losses."""
-    [(found, arrays)] = Toy().train([WITH_KL])
+    [(found, arrays, gone)] = Toy().train([WITH_KL])
+    assert gone is None
     assert [(row["depth"], row["temperature"]) for row in found] == [(1, 0.5), (1, 1.0), (2, 0.5), (2, 1.0)]
     for row in found:
         assert tuple(row) == tuple(Toy.columns)
@@ -61,24 +62,25 @@ def test_seeds_trained_together_keep_their_rows(instant):
     """Jobs trained as one cohort each get the rows of their own seed."""
     configs = Toy().split(dataclasses.replace(SMALL, seeds=(3, 9)))
     together = Toy().train(configs)
-    assert [[row["seed"] for row in found] for found, _ in together] == [[3], [9]]
+    assert [[row["seed"] for row in found] for found, *_ in together] == [[3], [9]]
     assert together[0].rows[0]["loss"] != together[1].rows[0]["loss"]
     assert [result.rows for result in together] == [Toy().train([config])[0].rows for config in configs]
 
 
 def test_no_temperature_without_a_head(instant):
     """Temperature, vocabulary and head are null without a head, ρ where the teacher has none."""
-    [([row], _)] = Toy().train([SMALL])
+    [([row], *_)] = Toy().train([SMALL])
     assert [row[name] for name in ("temperature", "vocabulary", "given_head", "rho")] == [None] * 4
     correlated = dataclasses.replace(SMALL, teacher=Correlated(depth=4, rho=0.25))
-    [([row], _)] = Toy().train([correlated])
+    [([row], *_)] = Toy().train([correlated])
     assert row["rho"] == 0.25
 
 
 @pytest.fixture(scope="module")
 def diverged():
     """A student trained at a rate at which its states overflow."""
-    [([row], arrays)] = Toy().train([dataclasses.replace(SMALL, learning_rate=LearningRate(1e12))])
+    [([row], arrays, gone)] = Toy().train([dataclasses.replace(SMALL, learning_rate=LearningRate(1e12))])
+    assert gone == f"loss or gradient not finite: depth 2 at step {row['step']}"
     return row, arrays
 
 
@@ -111,7 +113,7 @@ def test_a_loss_that_is_not_finite_is_no_result(instant, monkeypatch):
         return result
 
     monkeypatch.setattr(toymodels, "train_cohort", overflowing)
-    [([row], _)] = Toy().train([SMALL])
+    [([row], *_)] = Toy().train([SMALL])
     assert row["status"] == "diverged" and row["loss"] is None and row["step"] == SMALL.steps
 
 

@@ -329,11 +329,12 @@ class TestChoice:
         assert isinstance(choose(jobs[:1], Where(executor="processes")), Processes)
 
     def test_of_slots(self, monkeypatch):
-        """A slot a core, in turn, without GPUs; one a GPU with them, and several share its memory."""
+        """Without GPUs a slot a core, or all cores for each; with them one a GPU, several sharing it."""
         monkeypatch.setattr(_machine, "available_cores", lambda: [3, 5])
         monkeypatch.setattr(_machine, "accelerated", lambda: False)
         assert slots(None) == [Slot((3,)), Slot((5,))]
-        assert slots(3) == [Slot((3,)), Slot((5,)), Slot((3,))]
+        assert slots(2) == slots(None)
+        assert slots(1) == [Slot((3, 5))] and slots(3) == [Slot((3, 5))] * 3
         monkeypatch.setattr(_machine, "accelerated", lambda: True)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-7")
         assert [slot.environment for slot in slots(None)] == [
@@ -350,8 +351,9 @@ def test_accelerator_trains_seeds_side_by_side(spec, tmp_path, monkeypatch, inst
     jobs = expand(spec.kind, spec.configs)[:2]
     task = Task(tuple(jobs), tmp_path / "checkpoint")
     outcomes = list(InProcess().run(collections.deque([task]), print, Stop()))
-    assert [outcome.job for outcome in outcomes] == jobs
-    assert [outcome.result.rows[0]["seed"] for outcome in outcomes] == [0, 1]
+    # The first job's folder has the checkpoint of both: it ends last.
+    assert [outcome.job for outcome in outcomes] == jobs[::-1]
+    assert [outcome.result.rows[0]["seed"] for outcome in outcomes] == [1, 0]
 
 
 def test_cpu_flags_unless_told(monkeypatch):
