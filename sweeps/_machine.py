@@ -29,18 +29,22 @@ def set_up_jax() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     added = [f"--{name}={value}" for name, value in CPU_FLAGS.items() if name not in flags]
     os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_folder())
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and (folder := cache_folder()) is not None:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(CACHE_BYTES))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
     """Where compiled programs are kept: the user's cache, a folder for each kind of processor.
 
     A program compiled for one processor may not run on another, and a home folder is often shared by many.
+    None where the user has no home.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
     return Path(base) / "depthlaw" / f"compiled-{hashlib.sha256(_processor().encode()).hexdigest()[:8]}"
 
 

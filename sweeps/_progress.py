@@ -1,5 +1,6 @@
 """How a sweep shows its progress: a bar on a terminal, one line a job otherwise."""
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sweeps._run import Watcher
+
+
+def patient_console(stream: Any, width: int | None = None) -> "Console":
+    """A console that falls silent when its reader has gone; rich's own would end the program."""
+    from rich.console import Console
+
+    class Patient(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
+    return Patient(file=stream, width=width)
 
 
 class Lines:
@@ -40,7 +52,9 @@ class Lines:
         pass
 
     def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        # A terminal that has gone, or a full disk below a log, must not end a sweep.
+        with contextlib.suppress(OSError):
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class Bar(Lines):
@@ -82,11 +96,13 @@ class Bar(Lines):
 
     def close(self) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with contextlib.suppress(OSError):
+                self.bar.stop()
 
     def _update(self) -> None:
         completed = sum(self.weights[key] * share for key, share in self.done.items())
-        self.bar.update(self.task, completed=completed)
+        with contextlib.suppress(OSError):
+            self.bar.update(self.task, completed=completed)
 
 
 class Several:

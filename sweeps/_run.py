@@ -100,6 +100,9 @@ def run_sweep(
 
             with told_on_signals(tell):
                 _Sweep(store, watcher, policy, stop, summary).run(missing, executor)
+            # Somebody may have removed some meanwhile.
+            gone = sum(not (store.folder(job.id) / "record.json").exists() for job in jobs)
+            summary.not_run = max(summary.not_run, gone)
             if came:
                 raise Stopped(came[0])
     return summary

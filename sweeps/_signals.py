@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C) and SIGTERM (a scheduler that wants the machine): end at once, or save first."""
+"""SIGINT (Ctrl-C), SIGTERM (a scheduler), SIGHUP (a closed terminal): end at once, or save first."""
 
 import contextlib
 import signal
@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_came: list[int] = []
+"""Signals since `raise_on_signals`: what one raises is lost where a library calls us from its own code."""
 
 
 class Stopped(BaseException):
@@ -19,12 +22,25 @@ class Stopped(BaseException):
 
 def raise_on_signals() -> None:
     """Let the signals raise Stopped from now on, wherever the program is."""
-    for number in NUMBERS:
+    _came.clear()
+    for number in _heeded():
         signal.signal(number, _raise)
 
 
+def raise_if_one_came() -> None:
+    """Raise Stopped for a signal that came and was lost."""
+    if _came:
+        raise Stopped(_came[0])
+
+
 def _raise(number: int, frame: Any) -> None:
+    _came.append(number)
     raise Stopped(number)
+
+
+def _heeded() -> list[signal.Signals]:
+    """Those that the caller has not told us to ignore, as nohup does."""
+    return [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
@@ -33,7 +49,7 @@ def told_on_signals(tell: Callable[[int], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    before = {number: signal.getsignal(number) for number in _heeded()}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -43,8 +59,10 @@ def told_on_signals(tell: Callable[[int], None]) -> Iterator[None]:
         restore()
         tell(number)
 
-    for number in NUMBERS:
+    for number in before:
         signal.signal(number, on_signal)
+    if _came:
+        tell(_came[0])
     try:
         yield
     finally:

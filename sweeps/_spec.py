@@ -98,7 +98,7 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
         if key not in known:
             raise ConfigError(f"{where}: sweep.{key} is not a known key: {nearest(key, known)}")
     name = sweep.get("name")
-    if not isinstance(name, str) or not name or set(name) & set("/\\\0"):
+    if not isinstance(name, str) or not name or name in (".", "..") or set(name) & set("/\\\0"):
         raise ConfigError(f"{where}: sweep.name is {name!r}: it must be a text that can name a folder")
     description = sweep.get("description", "")
     if not isinstance(description, str):

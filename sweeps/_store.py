@@ -151,6 +151,8 @@ class Store:
         trace: str = "",
     ) -> None:
         """Record how a job ended: the curves first, since a record says that all is there."""
+        if not (self.out / "spec.json").exists():
+            raise StoreError(f"{self.out} has been removed or emptied while it was in use")
         folder = self.folder(job.id)
         curves = None
         if status in DONE:

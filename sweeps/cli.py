@@ -4,6 +4,7 @@ Exit status: 0 done; 1 the work failed or a result is not to be trusted; 2 the c
 stopped by Ctrl-C and SIGTERM. Numbers go to standard output, everything else to standard error.
 """
 
+import contextlib
 import enum
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sweeps._signals import Stopped, raise_on_signals
+from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
 
 if TYPE_CHECKING:
     import polars as pl
@@ -277,6 +278,7 @@ def main() -> NoReturn:
     arguments = sys.argv[1:]
     try:
         status = app(arguments or ["--help"], prog_name="depthlaw", standalone_mode=False)
+        raise_if_one_came()
         sys.stdout.flush()
     except _UsageError as error:
         where = error.ctx.command_path if error.ctx else "depthlaw"
@@ -319,20 +321,23 @@ class _BadTable(ValueError):
 
 
 def _fail(sentence: str, status: int) -> NoReturn:
-    print(f"depthlaw: {sentence}", file=sys.stderr)
+    _say(f"depthlaw: {sentence}")
     sys.exit(status)
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody listens any more
+        print(sentence, file=sys.stderr)
 
 
 def _console(stderr: bool = False) -> Any:
     from rich.console import Console
 
+    from sweeps._progress import patient_console
+
     stream = sys.stderr if stderr else sys.stdout
-    # Redirected output is not cut to a terminal's width.
-    return Console(file=stream, width=None if stream.isatty() else 160)
+    width = None if stream.isatty() else 160  # redirected output is not cut to a terminal's width
+    return patient_console(stream, width) if stderr else Console(file=stream, width=width)
 
 
 def _run_and_fit(

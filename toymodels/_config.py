@@ -114,6 +114,7 @@ class CohortConfig:
     def __post_init__(self) -> None:
         for name in ("width", "hidden_factor", "batch", "steps"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+        _require(self.steps < 2**31, "steps", self.steps, "must be below 2^31")
         _require(self.layer in LAYERS, "layer", self.layer, f"must be one of {', '.join(LAYERS)}")
         for name, least in (("depths", 1), ("seeds", 0)):
             values: tuple[int, ...] = getattr(self, name)

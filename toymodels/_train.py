@@ -140,7 +140,8 @@ def train_cohort(
     which goes on from there and, on a CPU, ends with the same bits as if it had never stopped. on_progress:
     is told about once a second; what it raises ends the training.
 
-    Matrix products run at full float32 precision on every device: converged students reach losses of 1e-6.
+    All numbers are float32, whatever JAX is set to, and so is the precision of products on every device:
+    converged students reach losses of 1e-6.
     Raises ValueError when a single student exceeds `max_bytes`, or when the snapshot is of another training.
     """
     plan = plan or Plan.choose(config)
@@ -151,7 +152,7 @@ def train_cohort(
     saved = _Leaves(resume.arrays if resume else {})
     trainings: list[_Training] = []
     results = []
-    with jax.default_matmul_precision("highest"):
+    with jax.default_matmul_precision("highest"), jax.enable_x64(False):
         for i, part in enumerate(parts):
             training = _Training(part, plan)
             trainings.append(training)

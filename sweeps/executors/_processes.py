@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeps import _machine
 from sweeps._jobs import Result
+from sweeps._signals import NUMBERS
 from sweeps.executors._interface import (
     Executor,
     ExecutorError,
@@ -192,8 +193,8 @@ class _Worker:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """SIGINT and SIGTERM wait meanwhile; a process started meanwhile never sees them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """The signals that stop us wait meanwhile; a process started meanwhile never sees them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """Training one task, wherever it runs: from its checkpoint, with new ones, to the outcome of each job."""
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable
@@ -175,7 +176,10 @@ class _Run:
 
     def outcomes(self, status: Status, **why: Any) -> list[Outcome]:
         """The same outcome for every job."""
-        about = {} if status is Status.STOPPED else self.provenance()
+        about: dict[str, Any] = {}
+        if status is not Status.STOPPED:
+            with contextlib.suppress(Exception):  # what keeps it from training may keep it from this
+                about = self.provenance()
         return [Outcome(job, self.task, status, Result([], {}), about, **why) for job in self.task.jobs]
 
     def _note(self, text: str) -> None:

@@ -58,6 +58,15 @@ class Called:
         return json.loads(self.out, parse_constant=refuse)
 
 
+def trained(out: Path) -> bool:
+    """Whether a job is past its first segment."""
+    try:
+        running = json.loads((out / "live.json").read_bytes())["running"]
+    except (OSError, ValueError):
+        return False
+    return any(entry["step"] > 0 for entry in running.values())
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The processes that tests start share what XLA compiles: a tiny job compiles for ten seconds."""

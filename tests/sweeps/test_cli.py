@@ -16,7 +16,7 @@ import pytest
 from sweeps._files import is_temporary
 from sweeps._store import Store
 
-from .conftest import COMMAND
+from .conftest import COMMAND, trained
 
 HEAVY = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "polars", "matplotlib", "diffrax")
 
@@ -576,10 +576,10 @@ class TestStopped:
         """
         out = tmp_path / "out"
 
-        def recorded():
-            return list(out.glob("jobs/*/record.json"))
+        def one_of_each():
+            return list(out.glob("jobs/*/record.json")) and trained(out)
 
-        with self.running(self.endless(tiny_file, tmp_path), out, recorded) as (process, workers):
+        with self.running(self.endless(tiny_file, tmp_path), out, one_of_each) as (process, workers):
             os.killpg(process.pid, signal.SIGINT)
             err = process.communicate(timeout=60)[1]
             assert process.returncode == 130

@@ -5,6 +5,7 @@ import io
 import multiprocessing
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sweeps import _machine
+from sweeps import _machine, _signals
 from sweeps._config import ConfigError
 from sweeps._files import StoreError
 from sweeps._jobs import Result, expand
-from sweeps._progress import Bar, Lines, watcher
+from sweeps._progress import Bar, Lines, patient_console, watcher
 from sweeps._run import Policy, run_sweep
+from sweeps._signals import Stopped
 from sweeps._spec import load_spec
 from sweeps._store import Locked, Store
 from sweeps.executors import Executor, InProcess, Outcome, Processes, Slot, Status, Task, Tick
@@ -231,6 +233,30 @@ def test_fail_fast(spec, tmp_path, no_watcher, instant):
     assert (len(summary.failures), summary.not_run) == (1, 3)
 
 
+def test_a_removed_folder_ends_the_run(spec, tmp_path, no_watcher, instant):
+    """Who removes the folder of a running sweep ends it: nothing is written where nothing could be found."""
+    out = tmp_path / "out"
+    no_watcher.end = lambda outcome: shutil.rmtree(out)
+    with pytest.raises(StoreError, match="has been removed or emptied"):
+        run_sweep(spec, out, no_watcher, executor=InProcess())
+    assert len(instant) == 2 and not out.exists()
+
+
+def test_removed_records_are_missed(spec, tmp_path, no_watcher, instant):
+    """A record that somebody removes while the sweep runs counts as not run."""
+    out = tmp_path / "out"
+    no_watcher.end = lambda outcome: shutil.rmtree(out / "jobs" / outcome.job.id)
+    assert run_sweep(spec, out, no_watcher, executor=InProcess()).not_run == 4
+
+
+def test_a_signal_that_was_lost_stops_the_run(spec, tmp_path, no_watcher, instant, monkeypatch):
+    """One that came before the jobs began, whose exception a library swallowed, stops them all the same."""
+    monkeypatch.setattr(_signals, "_came", [signal.SIGTERM])
+    with pytest.raises(Stopped) as stopped:
+        run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess())
+    assert stopped.value.signal == signal.SIGTERM and instant == []
+
+
 def test_two_sweeps_in_one_folder(spec, tmp_path, no_watcher, instant):
     """While one runs, another is refused and says who is there; when it has ended, the folder is free."""
 
@@ -344,6 +370,19 @@ class TestProgress:
             "[2/3] tied, seed 1: 2 rows, 1 diverged, 3 s",
             "[3/3] independent, seed 0: failed: RuntimeError: [red]no[/red] memory",
         ]
+
+    def test_a_closed_terminal_ends_nothing(self, outcomes):
+        """What cannot be told is not told; the sweep goes on."""
+
+        class Closed(io.StringIO):
+            def write(self, text):
+                raise BrokenPipeError
+
+        lines = Lines(patient_console(Closed()))
+        lines.start({outcome.job.id: outcome.job for outcome in outcomes}, 0)
+        for outcome in outcomes:
+            lines.end(outcome)
+        assert lines.ended == 3
 
     def test_bar(self, outcomes):
         """On a terminal: a bar that stands at the share of the FLOPs that are done, and ends full."""

@@ -1,11 +1,12 @@
 """A sweep that is killed again and again, at any moment, ends as if nothing had happened."""
 
-import json
+import functools
 import os
 import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from sweeps._files import is_temporary
 from sweeps._store import Store
-from tests.sweeps.conftest import COMMAND
+from tests.sweeps.conftest import COMMAND, trained
 
 KILLS = 20
 SPEC = """
@@ -25,7 +26,7 @@ width = 4
 hidden_factor = 2
 batch = 16
 depths = [1, 2, 3]
-steps = 6000
+steps = 10000
 teacher = { kind = "tied", depth = 4 }
 evaluation = { batches = 1, batch = 16, points = 3, first_step = 1000 }
 seeds = { range = [0, 19, 1] }
@@ -81,7 +82,9 @@ def test_killed_at_any_moment(tmp_path):
     interrupted = 0
     driver = start(spec, out)
     while sum(kills.values()) < KILLS:
-        time.sleep(chance.uniform(0.1, 4))
+        if chance.random() < 0.6:  # else it may hit what is just starting
+            until(functools.partial(trained, out), 20)
+        time.sleep(chance.uniform(0.1, 2))
         workers = [pid for pid in processes_below(driver.pid) if b"spawn_main" in command(pid)]
         victim = chance.choice(["driver", "worker"])
         if driver.poll() is None and victim == "worker" and workers:
@@ -105,7 +108,7 @@ def test_killed_at_any_moment(tmp_path):
     last = start(spec, out)
     assert last.wait(300) == 0
     assert_gone(last.pid)
-    assert min(kills.values()) >= 5 and interrupted > 0
+    assert min(kills.values()) >= 3 and interrupted > 0
 
     one, other = Store(tmp_path / "calm"), Store(out)
     assert len(one.table()) == 120 and one.table().equals(other.table())
@@ -113,6 +116,13 @@ def test_killed_at_any_moment(tmp_path):
         assert record["curves"] == other.record(record["job"])["curves"]
     left = [str(path.relative_to(out)) for path in out.rglob("*") if is_temporary(path.name)]
     assert left == [] and not any((out / "jobs").glob("*/checkpoint")) and not (out / "set_aside").exists()
+
+
+def until(holds: Callable[[], bool], seconds: float) -> None:
+    """Wait for it, but no longer than this."""
+    began = time.monotonic()
+    while not holds() and time.monotonic() - began < seconds:
+        time.sleep(0.02)
 
 
 def command(pid: int) -> bytes:
@@ -148,7 +158,7 @@ def in_session(session: int) -> list[int]:
 def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
     """Ctrl-C and a scheduler's SIGTERM: running jobs save, and the exit status says which of them it was."""
     spec = tmp_path / "long.toml"
-    spec.write_text(SPEC.replace("steps = 6000", "steps = 1000000").replace("[0, 19, 1]", "[0, 0, 1]"))
+    spec.write_text(SPEC.replace("steps = 10000", "steps = 1000000").replace("[0, 19, 1]", "[0, 0, 1]"))
     out = tmp_path / "out"
     run = start(spec, out, workers, stderr=subprocess.PIPE)
     while not trained(out):
@@ -161,12 +171,3 @@ def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
     assert any((out / "jobs").glob("*/checkpoint")) and not any((out / "jobs").glob("*/record.json"))
     assert not (out / "live.json").exists()
     assert_gone(run.pid)
-
-
-def trained(out: Path) -> bool:
-    """Whether a job is past its first segment."""
-    try:
-        running = json.loads((out / "live.json").read_bytes())["running"]
-    except (OSError, ValueError):
-        return False
-    return any(entry["step"] > 0 for entry in running.values())

@@ -248,6 +248,15 @@ def test_a_resumed_training_ends_with_the_same_bits(snapshots, at):
         jax.tree.map(np.testing.assert_array_equal, one.network, other.network)
 
 
+def test_float32_whatever_jax_is_set_to(whole):
+    """With 64-bit numbers allowed, the same cohort is trained to the same bits."""
+    with jax.enable_x64(True):
+        again = train_cohort(SMALL, plan=Plan(False))
+    for one, other in zip(whole[id(SMALL)].students, again.students, strict=True):
+        np.testing.assert_array_equal(one.losses, other.losses)
+        assert other.losses.dtype == np.float32
+
+
 def test_a_snapshot_of_another_training_is_refused(snapshots):
     """Other students, another division or other shapes: refused, never trained on."""
     snapshot = snapshots[1][40]

@@ -379,6 +379,9 @@ def test_compiled_programs_are_kept_unless_told(monkeypatch, tmp_path):
     assert Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path / "depthlaw"
     monkeypatch.setattr(_machine, "_processor", lambda: "another")
     assert str(_machine.cache_folder()) != os.environ["JAX_COMPILATION_CACHE_DIR"]
+    monkeypatch.setattr(_machine.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _machine.cache_folder() is None
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
     _machine.set_up_jax()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == ""
