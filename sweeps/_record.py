@@ -13,14 +13,18 @@ SEAL = b',\n "sha256": "%s"\n}\n'
 """How a record ends: the hash of all before it, so that a change of any byte shows."""
 
 
+ROWS = b',\n "rows": '
+"""Where the rows of a record begin: a text of JSON has no line's end, what is nested is indented more."""
+
+
 def sealed(record: dict[str, Any]) -> bytes:
     """The record as a file."""
     body = json.dumps(record, indent=1, allow_nan=False).encode()[:-2]
     return body + SEAL % hashlib.sha256(body).hexdigest().encode()
 
 
-def unsealed(data: bytes) -> dict[str, Any]:
-    """The record.
+def unsealed(data: bytes, head: bool = False) -> dict[str, Any]:
+    """The record; head: without its rows and what follows them.
 
     Raises ValueError when it is not what `sealed` wrote.
     """
@@ -34,6 +38,8 @@ def unsealed(data: bytes) -> dict[str, Any]:
         if schema != SCHEMA_VERSION:
             raise ValueError(f"it is of schema {schema}, and this version writes {SCHEMA_VERSION}")
         raise ValueError("it is empty" if not data else "its end or its hash is missing or wrong")
+    if head:
+        body = body.partition(ROWS)[0]
     record: dict[str, Any] = parse_json(body + b"}")
     return record
 
@@ -50,10 +56,13 @@ def checked_curves(path: Path, record: dict[str, Any]) -> bytes:
     return data
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """A record, or why it is none: a StoreError; FileNotFoundError where there is no file."""
+def read_record(path: Path, head: bool = False) -> dict[str, Any]:
+    """A record, or why it is none: a StoreError; FileNotFoundError where there is no file.
+
+    head: up to its rows alone, which is what a look at many records needs.
+    """
     try:
-        record = unsealed(path.read_bytes())
+        record = unsealed(path.read_bytes(), head)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError) as error:
@@ -65,7 +74,7 @@ def read_record(path: Path) -> dict[str, Any]:
     if name not in KINDS:
         raise StoreError(f"{path} is of a kind, {name!r}, that this version does not know")
     names, types = _names_and_types(name)
-    if not isinstance(rows, list) or not all(_is_row(row, names, types) for row in rows):
+    if not head and not (isinstance(rows, list) and all(_is_row(row, names, types) for row in rows)):
         raise StoreError(f"{path} has rows with other columns than this version writes")
     return record
 

@@ -149,7 +149,7 @@ class Reader:
             return None
         stamp = (stat.st_mtime_ns, stat.st_size)
         if key not in self.known or self.known[key][0] != stamp:
-            record = self.store.record(key)
+            record = self.store.record(key, head=True)
             self.known[key] = (stamp, record["status"], record["error"])
         return self.known[key][1:]
 

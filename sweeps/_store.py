@@ -251,12 +251,12 @@ class Store:
                 if skipped is not None:
                     skipped.append(str(error))
 
-    def record(self, job_id: str) -> dict[str, Any]:
-        """A job's record.
+    def record(self, job_id: str, head: bool = False) -> dict[str, Any]:
+        """A job's record; head: up to its rows alone.
 
         Raises StoreError where it is not whole or not its own, FileNotFoundError where there is none.
         """
-        return read_record(self.folder(job_id) / "record.json")
+        return read_record(self.folder(job_id) / "record.json", head)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table, in order."""

@@ -123,7 +123,9 @@ def test_only_what_has_changed_is_read_again(store, jobs, monkeypatch):
     """A second look reads the records that are new or changed, and no other."""
     read = []
     record = Store.record
-    monkeypatch.setattr(Store, "record", lambda self, key: (read.append(key), record(self, key))[1])
+    monkeypatch.setattr(
+        Store, "record", lambda self, key, head: (read.append(key), record(self, key, head))[1]
+    )
     reader = Reader(store.out)
     reader.read()
     assert sorted(read) == sorted(job.id for job in jobs[:2])

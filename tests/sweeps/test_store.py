@@ -541,6 +541,18 @@ class TestRecords:
         assert not store.is_done(OTHER) and store.statuses() == {JOB.id: "done"}
 
 
+def test_the_head_of_a_record_is_the_record_up_to_its_rows(store):
+    """Whatever texts it holds, head and whole agree in every field of the head; damage shows in both."""
+    job = Job("toy", CONFIG)
+    store.write(job, "failed", Result([], {}), {}, 'an error\n "rows": [', ',\n "rows": ')
+    head, whole = store.record(job.id, head=True), store.record(job.id)
+    assert head == {key: whole[key] for key in head} and {"status", "error", "config"} <= head.keys()
+    path = record_of(store)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StoreError, match="is not a whole record"):
+        store.record(job.id, head=True)
+
+
 class TestHeal:
     def healed(self, store):
         """What is said while the store is healed."""
