@@ -12,7 +12,6 @@ from sweeps._jobs import KINDS, SCHEMA_VERSION, kind
 SEAL = b',\n "sha256": "%s"\n}\n'
 """How a record ends: the hash of all before it, so that a change of any byte shows."""
 
-
 ROWS = b',\n "rows": '
 """Where the rows of a record begin: a text of JSON has no line's end, what is nested is indented more."""
 

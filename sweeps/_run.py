@@ -46,8 +46,7 @@ class Watcher(Protocol):
 
 @dataclass
 class RunSummary:
-    """What a run did: its store; jobs in all, reused, not run; label and reason of those that failed
-    or diverged.
+    """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones.
 
     peak_memory: in bytes, the peaks of all its processes while they trained, added, with the libraries that
     they share counted once. compile_seconds: of all processes, for compiling or fetching what is compiled.
@@ -78,7 +77,7 @@ def run_sweep(
     where: what the user says of where to run. executor: where to, else as `executors.choose` says. A job
     that fails is recorded, in the summary, and stops no other.
     Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written or is in
-    use, Stopped after SIGINT or SIGTERM.
+    use, Stopped after SIGINT, SIGTERM or SIGHUP.
     """
     policy = policy or Policy()
     store = Store(out)

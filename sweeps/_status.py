@@ -48,7 +48,7 @@ class Live:
         self._write()
 
     def tick(self, tick: Tick) -> None:
-        entry = self.running.setdefault(tick.job_id, {"since": time.time(), "losses": {}})
+        entry = self.running.setdefault(tick.job_id, {"losses": {}})
         entry.update(done=tick.done, step=tick.step)
         if tick.losses is not None:
             entry["losses"] = {

@@ -1,10 +1,9 @@
 """The command line: thin, and light to import (nothing heavy before a command needs it).
 
-Exit status: 0 done; 1 the work failed or a result is not to be trusted; 2 the call was wrong; 130 and 143
-stopped by Ctrl-C and SIGTERM. Numbers go to standard output, everything else to standard error.
+Exit status: 0 done; 1 the work failed or a result is not to be trusted; 2 the call was wrong; 129, 130 and
+143 stopped by SIGHUP, Ctrl-C and SIGTERM. Numbers go to standard output, everything else to standard error.
 """
 
-import contextlib
 import enum
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
+from sweeps._terminal import console, fail, floor_of, read_table, report, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,9 +88,9 @@ def quickstart(
         from figures.inverse_depth_toy import draw
 
         for path in draw(out, out):
-            _say(f"wrote {path}")
+            say(f"wrote {path}")
     else:
-        _say("no figure, since it would show fits that are not to be trusted")
+        say("no figure, since it would show fits that are not to be trusted")
     _write_summary(summary, found, out)
     _finish(summary, found)
 
@@ -151,7 +151,7 @@ def presets() -> None:
     table = Table("preset", "what it does")
     for name in preset_names():
         table.add_row(name, load_spec(name).description)
-    _console().print(table)
+    console().print(table)
 
 
 @app.command()
@@ -163,11 +163,11 @@ def status(
     from sweeps._status import Reader, shown
 
     reader = Reader(folder)
-    console = _console()
-    if watch and console.is_terminal:
+    terminal = console()
+    if watch and terminal.is_terminal:
         from rich.live import Live as Screen
 
-        with Screen(console=console, auto_refresh=False) as screen:
+        with Screen(console=terminal, auto_refresh=False) as screen:
             while True:
                 standing = reader.read()
                 screen.update(shown(standing, _fit_so_far(reader)), refresh=True)
@@ -175,7 +175,7 @@ def status(
                     break
                 time.sleep(2)
     else:
-        console.print(shown(reader.read(), _fit_so_far(reader)))
+        terminal.print(shown(reader.read(), _fit_so_far(reader)))
 
 
 @app.command()
@@ -211,13 +211,13 @@ def table(
     data = buffer.getvalue()
     if out is not None:
         write_atomic(out, data)
-        _say(f"wrote {out}: {len(rows)} rows")
+        say(f"wrote {out}: {len(rows)} rows")
     elif format is Format.PARQUET and sys.stdout.isatty():
         raise typer.BadParameter("parquet is not text: give --out or redirect")
     else:
         sys.stdout.buffer.write(data if format is not Format.JSON else data + b"\n")
     if skipped:
-        _fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
+        fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
 @app.command()
@@ -243,12 +243,12 @@ def fit(
     from sweeps._report import answers
     from sweeps._spec import FitSpec
 
-    rows, asked, missing = _results(source) if source.is_dir() else (_read_table(source), FitSpec((), 0.0), 0)
-    level = asked.floor if floor is None else _floor(floor)
+    rows, asked, missing = _results(source) if source.is_dir() else (read_table(source), FitSpec((), 0.0), 0)
+    level = asked.floor if floor is None else floor_of(floor)
     found = answers(rows, asked.by if by is None else tuple(by), level, None if group == "none" else group)
     _show(found, as_json)
     if missing:
-        _fail(f"{missing} job(s) of {source} have no record yet: the same `depthlaw run` continues", 1)
+        fail(f"{missing} job(s) of {source} have no record yet: the same `depthlaw run` continues", 1)
     _exit_unless_trusted(found)
 
 
@@ -262,7 +262,7 @@ def doctor() -> None:
     table = Table(show_header=False)
     for name, value in examine().items():
         table.add_row(name, str(value))
-    _console().print(table)
+    console().print(table)
 
 
 def main() -> NoReturn:
@@ -282,62 +282,17 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except _UsageError as error:
         where = error.ctx.command_path if error.ctx else "depthlaw"
-        _fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
+        fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except Stopped as stopped:
         sentence = "the same command goes on from there"
-        _fail(f"stopped by {stopped.signal.name}; {sentence}", 128 + stopped.signal)
+        fail(f"stopped by {stopped.signal.name}; {sentence}", 128 + stopped.signal)
     except Exception as error:
-        _report(error)
+        report(error)
     sys.exit(status if arguments else 2)
 
 
 # Of the click that typer brings along, under a name that depends on typer's version.
 _UsageError: Any = typer.BadParameter.__mro__[1]
-
-
-def _report(error: Exception) -> NoReturn:
-    from sweeps._config import ConfigError
-    from sweeps._doctor import NameClash
-    from sweeps._files import StoreError
-    from sweeps.executors import ExecutorError
-
-    if isinstance(error, ConfigError | _BadTable):
-        _fail(str(error), 2)
-    if isinstance(error, NameClash | StoreError | ExecutorError):
-        _fail(str(error), 1)
-    if isinstance(error, OSError):
-        # If this was standard output, not even the interpreter's last flush can be written to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has gone, and knows
-            sys.exit(1)
-        _fail(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}", 1)
-    if isinstance(error, RuntimeError) and "initialize backend" in str(error):
-        _fail(f"JAX finds no device: {' '.join(str(error).split())}", 1)
-    raise error
-
-
-class _BadTable(ValueError):
-    """A table that cannot be read or fitted."""
-
-
-def _fail(sentence: str, status: int) -> NoReturn:
-    _say(f"depthlaw: {sentence}")
-    sys.exit(status)
-
-
-def _say(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
-        print(sentence, file=sys.stderr)
-
-
-def _console(stderr: bool = False) -> Any:
-    from rich.console import Console
-
-    from sweeps._progress import patient_console
-
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 160  # redirected output is not cut to a terminal's width
-    return patient_console(stream, width) if stderr else Console(file=stream, width=width)
 
 
 def _run_and_fit(
@@ -357,7 +312,7 @@ def _run_and_fit(
 
     spec = load_spec(name, tuple(settings))
     out = out or Path("results") / spec.name
-    watchers: list[Any] = [watcher(_console(stderr=True)), Live(out)]
+    watchers: list[Any] = [watcher(console(stderr=True)), Live(out)]
     if track is not None:
         from sweeps._tracking import TensorBoard
 
@@ -370,7 +325,7 @@ def _run_and_fit(
     skipped: list[str] = []
     rows = summary.store.table(skipped)
     for sentence in skipped:
-        _say(sentence)
+        say(sentence)
     found = answers(rows, spec.fit.by, spec.fit.floor) if len(rows) else []
     write_json(out / "fits.json", [as_json(answer) for answer in found])
     _show(found)
@@ -385,9 +340,9 @@ def _show(found: "list[Answer]", in_json: bool = False) -> None:
     if in_json:
         print(json.dumps([as_json(answer) for answer in found], indent=1, allow_nan=False))
     elif found:
-        _console().print(exponents_table(found))
+        console().print(exponents_table(found))
     for sentence in sentences(found):
-        _say(sentence)
+        say(sentence)
 
 
 def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> None:
@@ -416,15 +371,15 @@ def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> N
 
 def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
     """Say what failed and leave with the exit status that the results deserve."""
-    _say(f"rows, curves and fits in {summary.store.out}")
+    say(f"rows, curves and fits in {summary.store.out}")
     for trace in sorted(set(summary.traces.values())):
-        _say(trace)
+        say(trace)
     if summary.failures or summary.diverged:
-        _console(stderr=True).print(_table_of_failures(summary))
+        console(stderr=True).print(_table_of_failures(summary))
     if summary.failures or summary.not_run:
         not_run = f", {summary.not_run} were not run" if summary.not_run else ""
         gone, how = (summary.failures, "failed") if summary.failures else (summary.diverged, "diverged")
-        _fail(f"{len(gone)} of {summary.jobs} jobs {how}{not_run}: the same command tries again", 1)
+        fail(f"{len(gone)} of {summary.jobs} jobs {how}{not_run}: the same command tries again", 1)
     _exit_unless_trusted(found)
 
 
@@ -440,10 +395,10 @@ def _table_of_failures(summary: "RunSummary") -> Any:
 
 def _exit_unless_trusted(found: "list[Answer]") -> None:
     if not found:
-        _fail("there are no rows, so there is no fit", 1)
+        fail("there are no rows, so there is no fit", 1)
     bad = sum(not answer.trusted for answer in found)
     if bad:
-        _fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
+        fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
 
 
 def _fit_so_far(reader: "Reader") -> Any:
@@ -472,7 +427,7 @@ def _dry_run(name: str, settings: list[str], workers: int | None) -> None:
 
     spec = load_spec(name, tuple(settings))
     cost = estimate(spec, workers)
-    _console().print(
+    console().print(
         f"{spec.name}: {cost.jobs} jobs, {cost.rows} rows, {cost.flops:.3g} FLOPs\n"
         f"about {duration(cost.seconds)} on {cost.workers} core(s) of this machine, "
         f"{cost.bytes / 2**20:.0f} MiB of arrays a process",
@@ -489,7 +444,7 @@ def _table_of(folder: Path) -> "tuple[pl.DataFrame, list[str]]":
     skipped: list[str] = []
     rows = store.table(skipped)
     for sentence in skipped:
-        _say(sentence)
+        say(sentence)
     return rows, skipped
 
 
@@ -503,33 +458,3 @@ def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
     spec = parse_spec(store.spec(), str(folder / "spec.json"))
     missing = sum(not store.is_done(job) for job in expand(spec.kind, spec.configs))
     return _table_of(folder)[0], spec.fit, missing
-
-
-def _floor(text: str) -> float | None:
-    try:
-        level = None if text == "free" else float(text)
-    except ValueError:
-        level = -1.0
-    if level is not None and not 0 <= level < float("inf"):
-        raise typer.BadParameter(f"{text!r} is neither a number from 0 up nor 'free'", param_hint="--floor")
-    return level
-
-
-def _read_table(path: Path) -> "pl.DataFrame":
-    import polars as pl
-
-    readers: dict[str, Any] = {
-        # A column may begin with whole numbers: its type is read off all rows.
-        ".csv": lambda file: pl.read_csv(file, infer_schema_length=None),
-        ".parquet": pl.read_parquet,
-        ".json": lambda file: pl.read_json(file, infer_schema_length=None),
-    }
-    suffix = path.suffix.lower()
-    if suffix not in readers:
-        raise _BadTable(f"{path}: a table is a .csv, .parquet or .json file, or a folder of results")
-    if not path.is_file():
-        raise _BadTable(f"{path} does not exist")
-    try:
-        return readers[suffix](path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise _BadTable(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

@@ -23,18 +23,9 @@ from toymodels._limits import FlowNetwork
 from toymodels._network import AbstractNetwork, ResidualNetwork, draw_layers
 from toymodels._objectives import KL, MSE, Objective
 from toymodels._plan import Plan, memory_limit, split, worth_sharing
+from toymodels._result import CohortResult, Geometry, Progress, Snapshot, Student, TaughtBy
 from toymodels._teachers import Correlated, Flow, Independent, Teacher, Tied
-from toymodels._train import (
-    CohortResult,
-    Geometry,
-    Progress,
-    Snapshot,
-    Student,
-    TaughtBy,
-    draw_student,
-    draw_teacher,
-    train_cohort,
-)
+from toymodels._train import draw_student, draw_teacher, train_cohort
 
 __all__ = [
     "KL",

@@ -33,7 +33,6 @@ from sweeps.executors._training import run_task
 GRACE_SECONDS = 25.0
 """How long running tasks have to save and end once told to stop; schedulers kill after 30 or later."""
 
-
 STARTS_ALLOWED = 3
 """Processes in a row that die before they have said a word, upon which no more are started."""
 
@@ -122,6 +121,8 @@ class _Worker:
         self.process: Any = None
         self.connection: Connection[Any, Any] | None = None
         self.task: Task | None = None
+        self.spoke = False
+        self.memory_kills = 0
 
     def submit(self, task: Task) -> None:
         """Give it a task; it has none."""

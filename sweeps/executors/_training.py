@@ -119,7 +119,10 @@ class _Run:
         except StoreError as error:
             self._note(f"{error}: it starts anew")
             return None
-        if found is None or found.about.get("identity") != self.identity:
+        if found is None:
+            return None
+        if found.about.get("identity") != self.identity:
+            self._note("its checkpoint is of other jobs or another version: it starts anew")
             return None
         about = dict(found.about)
         del about["identity"]

@@ -1,12 +1,13 @@
 """A sweep that is killed again and again, at any moment, ends as if nothing had happened."""
 
+import contextlib
 import functools
 import os
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,19 @@ floor = 0.0
 """
 
 
+def processes() -> Iterator[tuple[int, list[str]]]:
+    """Every process, with what its `stat` says after its name: state, parent, group, session, …"""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
+
+
 def processes_below(parent: int) -> list[int]:
     """Every process that descends from this one."""
     below: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            below.setdefault(int(fields[1]), []).append(int(entry.name))
+    for pid, fields in processes():
+        below.setdefault(int(fields[1]), []).append(pid)
     found, left = [], [parent]
     while left:
         children = below.get(left.pop(), [])
@@ -141,16 +145,7 @@ def assert_gone(session: int) -> None:
 
 
 def in_session(session: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
+    return [pid for pid, fields in processes() if int(fields[3]) == session and fields[0] != "Z"]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -440,12 +440,13 @@ def test_evaluations_are_spaced_in_log_step_and_end_with_the_last():
 
 def test_the_memory_estimate_is_near_what_xla_plans():
     """For a cell dominated by activations the estimate is within a factor of two of XLA's own plan."""
-    from toymodels._train import _compiled, _draw, _Program
+    from toymodels._program import Program, compiled
+    from toymodels._train import _draw
 
     config = CohortConfig(teacher=Tied(depth=16), width=32, depths=(6, 24), seeds=(0,), batch=1024, steps=10)
     plan = Plan(False, 1)
     states, streams = _draw(config, plan)
-    segment, _, _ = _compiled(_Program.of(config, plan))
+    segment, _, _ = compiled(Program.of(config, plan))
     planned = segment.lower(states, streams, jnp.ones(1), 0, 1, 1).compile().memory_analysis()
     total = planned.temp_size_in_bytes + planned.argument_size_in_bytes
     assert 0.5 < memory_bytes(config, vmapped=False) / total < 2

@@ -142,8 +142,12 @@ class TestOneTask:
     def test_a_checkpoint_of_other_jobs_is_not_used(self, spec, tmp_path, stopping):
         """A folder that holds another config's checkpoint is as if it held none."""
         _training.run_task(Task((job_of(spec, seeds=(1,)),), tmp_path / "c"), print, stopping(3))
-        (outcome,) = _training.run_task(Task((job_of(spec),), tmp_path / "c"), print, lambda: False)
+        said = []
+        task = Task((job_of(spec),), tmp_path / "c")
+        (outcome,) = _training.run_task(task, said.append, lambda: False)
         assert outcome.status is Status.DONE and outcome.provenance["resumed"] == []
+        notes = [message.text for message in said if isinstance(message, Note)]
+        assert notes == ["tied, seed 0: its checkpoint is of other jobs or another version: it starts anew"]
 
     def test_an_error_is_the_outcome(self, spec, tmp_path, monkeypatch):
         """What a training raises is said in a sentence, with its trace."""
