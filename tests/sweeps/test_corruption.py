@@ -145,9 +145,7 @@ class Sweep:
         assert not Store(self.out).is_done(JOB) and Store(self.out).is_done(NEIGHBOUR)
         [note], trained = run(self.out)
         assert trained == [JOB.id]
-        assert note.startswith(str(path)) and note.endswith(
-            "; set aside in " + str(self.out / "set_aside") + ""
-        )
+        assert note.startswith(str(path)) and note.endswith(f"; set aside in {self.out / 'set_aside'}")
         if data is not None:
             assert (self.out / "set_aside" / f"{JOB.id}.1.{name}").read_bytes() == data
         self.assert_sound()

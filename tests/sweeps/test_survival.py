@@ -100,7 +100,7 @@ def test_killed_at_any_moment(tmp_path):
         driver.wait()
         assert_gone(driver.pid)
         interrupted += any((out / "jobs").glob("*/checkpoint"))
-        written = {path.parent.name: path.stat().st_mtime_ns for path in out.glob("jobs/*/record.json")}
+        written = times(out)
         finished = {job for job in written if Store(out).record(job)["status"] == "done"}
         assert all(written[job] == stamp for job, stamp in done.items())
         done = {job: written[job] for job in finished}
@@ -112,6 +112,8 @@ def test_killed_at_any_moment(tmp_path):
     last = start(spec, out)
     assert last.wait(300) == 0
     assert_gone(last.pid)
+    written = times(out)
+    assert all(written[job] == stamp for job, stamp in done.items())
     assert min(kills.values()) >= 3 and interrupted > 0
 
     one, other = Store(tmp_path / "calm"), Store(out)
@@ -120,6 +122,11 @@ def test_killed_at_any_moment(tmp_path):
         assert record["curves"] == other.record(record["job"])["curves"]
     left = [str(path.relative_to(out)) for path in out.rglob("*") if is_temporary(path.name)]
     assert left == [] and not any((out / "jobs").glob("*/checkpoint")) and not (out / "set_aside").exists()
+
+
+def times(out: Path) -> dict[str, int]:
+    """When each job's record was written, by job."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("jobs/*/record.json")}
 
 
 def until(holds: Callable[[], bool], seconds: float) -> None:
@@ -148,10 +155,12 @@ def in_session(session: int) -> list[int]:
     return [pid for pid, fields in processes() if int(fields[3]) == session and fields[0] != "Z"]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
-    """Ctrl-C and a scheduler's SIGTERM: running jobs save, and the exit status says which of them it was."""
+    """Ctrl-C, a scheduler's SIGTERM, a closed terminal: running jobs save, the exit status says which."""
     spec = tmp_path / "long.toml"
     spec.write_text(SPEC.replace("steps = 10000", "steps = 1000000").replace("[0, 19, 1]", "[0, 0, 1]"))
     out = tmp_path / "out"
