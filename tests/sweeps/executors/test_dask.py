@@ -13,7 +13,7 @@ import pytest
 
 from sweeps._jobs import SCHEMA_VERSION
 from sweeps._store import Store
-from sweeps.executors._dask import _code_version, pack, unpack
+from sweeps.executors._dask import CONNECT_SECONDS, _code_version, pack, unpack
 from tests.sweeps.conftest import COMMAND
 
 SPEC = """
@@ -38,8 +38,27 @@ by = ["steps"]
 floor = 0.0
 """
 
-OFTEN = "from sweeps.executors import _training; _training.SAVING_SHARE = 1.0"
-"""Lets workers save after every segment, however long that takes."""
+OFTEN = """
+import time
+
+from sweeps._checkpoints import Checkpoints
+from sweeps.executors import _training
+
+
+class Resting(Checkpoints):
+    def save(self, checkpoint):
+        from toymodels import _train  # imports JAX, which is set up before that
+
+        _train.SEGMENT_SECONDS = 0.05
+        super().save(checkpoint)
+        time.sleep(0.1)
+
+
+_training.SAVING_SHARE = 1.0
+_training.Checkpoints = Resting
+"""
+"""Lets workers save after every segment, however long that takes; segments are short, so that a job has many
+left when its first checkpoints come, on however fast a machine."""
 
 CLOSE_SECONDS = 5.0
 """Workers look every segment of a second at whether their task is still wanted."""
@@ -286,7 +305,7 @@ def test_no_scheduler(distributed, spawn, tiny_file, tmp_path):
     """Nobody at the address: a sentence, status 1, in seconds."""
     began = time.monotonic()
     done = spawn("run", tiny_file, "--out", tmp_path / "out", "--scheduler", "tcp://127.0.0.1:1")
-    assert done.status == 1 and time.monotonic() - began < 20
+    assert done.status == 1 and time.monotonic() - began < 2 * CONNECT_SECONDS + CLOSE_SECONDS
     assert done.err.splitlines()[-1].startswith("depthlaw: no Dask scheduler answers at tcp://127.0.0.1:1: ")
     assert "Traceback" not in done.err
 
