@@ -73,7 +73,7 @@ def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
                 teacher=teacher,
                 depths=depths,
                 losses=losses,
-                fit=fit(DepthLaw(floor=0.0), rows),
+                fit=fit(DepthLaw(), rows, fix={"L_0": 0.0}),
                 steps=curves[0]["steps"],
                 exponents=np.array([_exponents(arrays, depths) for arrays in curves]),
                 teacher_angles=_angles(curves, "teacher"),

@@ -1,17 +1,33 @@
-"""From a table to exponents: a fit for each condition, its regime, the update angle as second witness."""
+"""From a table to answers: a fit for each condition, its regime, the update angle as second witness."""
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps._config import ConfigError
+from sweeps._formats import HIDDEN, row_name
 from sweeps._jobs import PROVENANCE
-from sweeps.laws import DepthLaw, Fit, Regime, Status, fit, regime
+from sweeps._tables import numbers
+from sweeps.laws import DepthLaw, Fit, Law, Regime, fit, regime
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a table.
+
+    law: what is fitted. by: columns that tell one fit from another. group: columns of the replicates,
+    ("seed",) where the table has it, or none. options: further arguments of `sweeps.laws.fit`.
+    """
+
+    law: Law = field(default_factory=DepthLaw)
+    by: tuple[str, ...] = ()
+    group: tuple[str, ...] = ("seed",)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,30 +51,38 @@ class Answer:
     @property
     def trusted(self) -> bool:
         """Whether the fit is an optimum of the objective and no student is missing from it."""
-        good = (Status.CONVERGED, Status.AT_BOUND)
-        return self.fit is not None and self.fit.status in good and self.left_out == 0
+        return self.fit is not None and self.fit.trusted and self.left_out == 0
+
+    @property
+    def identified(self) -> bool:
+        """Whether, besides, the rows bound what the law is fitted for."""
+        return self.fit is not None and self.fit.identified
 
 
-def answers(
-    table: "pl.DataFrame", by: tuple[str, ...], floor: float | None, group: str | None = "seed"
-) -> list[Answer]:
-    """A fit of the depth law to each combination of the columns `by`; none for a table without rows.
+def depth_question(by: tuple[str, ...], floor: float | None) -> Question:
+    """The depth law, each seed with its own level; `floor` is L_0, None where it is to be fitted."""
+    return Question(DepthLaw(), by, options={} if floor is None else {"fix": {"L_0": floor}})
 
-    Rows with status `diverged` are left out, counted and said.
-    Raises ConfigError for a missing column (`group` may be missing where it is "seed") and for a text where
-    a number should be.
+
+def answers(table: "pl.DataFrame", question: Question) -> list[Answer]:
+    """A fit to each combination of the columns `by`; none for a table without rows.
+
+    Rows with status `diverged` are left out, counted and said. Raises ConfigError for a missing column (a
+    group may be missing where it is "seed") and BadTable for a text where a number should be.
     """
     import polars as pl
 
-    law = DepthLaw(floor=floor)
-    groups = () if group in (None, "seed") else (group,)
-    for column in (*by, *groups, *law.columns, "loss"):
-        if column not in table.columns:
-            raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(table.columns)}")
+    law, group = question.law, question.group
+    known = [name for name in table.columns if name not in HIDDEN]
+    group = () if group == ("seed",) and "seed" not in known else group
+    question = replace(question, group=group)
+    for column in (*question.by, *group, *law.columns, "loss"):
+        if column not in known:
+            raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(known)}")
     if table.is_empty():
         return []
-    table = table.with_columns(_numbers(table[column]) for column in (*law.columns, "loss"))
-    by = tuple(dict.fromkeys(by))
+    table = numbers(table, (*law.columns, "loss"))
+    by = tuple(dict.fromkeys(question.by))
     place = "_" * (1 + max(len(name) for name in table.columns))  # longer than every name that is taken
     numbered = table.with_row_index(place)
     parts = numbered.partition_by(list(by), as_dict=True, maintain_order=True) if by else {(): numbered}
@@ -69,42 +93,25 @@ def answers(
             kept = part.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
         condition = dict(zip(by, values, strict=True))
         left_out = len(part) - len(kept)
-        answer = _answer(condition, law, kept.drop(place), kept[place].to_list(), left_out, group)
+        names = [row_name(table, index) for index in kept[place].to_list()]
+        answer = _answer(condition, question, kept.drop(place), names, left_out)
         found.append(replace(answer, pooled=_pooled(kept.drop(place))))
     return found
 
 
-def _numbers(column: "pl.Series") -> "pl.Series":
-    """The column, or its numbers where a text among them has made texts of all."""
-    import polars as pl
-
-    if column.dtype != pl.String:
-        return column
-    numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
-    for row, (text, number) in enumerate(zip(column, numbers, strict=True)):
-        if text is not None and number is None:
-            raise ConfigError(f"column {column.name!r}, row {row}: {text!r} is not a number")
-    return numbers
-
-
 def _answer(
-    condition: dict[str, Any],
-    law: DepthLaw,
-    rows: "pl.DataFrame",
-    places: list[int],
-    left_out: int,
-    group: str | None,
+    condition: dict[str, Any], question: Question, rows: "pl.DataFrame", names: list[str], left_out: int
 ) -> Answer:
     problem = None
     found = None
     try:
-        found = fit(law, rows, group=group)
+        found = fit(question.law, rows, group=question.group, **question.options)
     except ValueError as error:
-        # The fitter counts the rows that it was given; a reader counts those of the table.
-        problem = re.sub(r"\brow (\d+)", lambda match: f"row {places[int(match[1])]}", str(error))
-    interval = found.intervals["alpha"] if found else (math.nan, math.nan)
-    if found and found.status not in (Status.CONVERGED, Status.AT_BOUND):
-        interval = (math.nan, math.nan)
+        # The fitter counts the rows that it was given, from 0; a reader counts those of the table.
+        problem = re.sub(r"\brow (\d+)", lambda match: names[int(match[1])], str(error))
+    interval = (math.nan, math.nan)
+    if found and found.trusted and isinstance(question.law, DepthLaw):
+        interval = found.intervals["alpha"]
     return Answer(
         condition=condition,
         fit=found,
@@ -128,6 +135,7 @@ def _pooled(rows: "pl.DataFrame") -> tuple[str, ...]:
     if not rows.select("depth", "seed").is_duplicated().any():
         return ()
     told = {"job", "depth", "seed", *REACHED, *PROVENANCE}
+    told |= set(HIDDEN)
     columns = [name for name in rows.columns if name not in told and not name.endswith("_angle")]
     return tuple(name for name in columns if rows[name].n_unique() > 1)
 
@@ -140,13 +148,19 @@ def _mean(rows: "pl.DataFrame", column: str) -> float | None:
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON values; an infinite or missing number is null."""
+    """An answer as JSON values; an infinite or missing number is null. alpha and interval: of a depth law."""
     found = answer.fit
-    interval = found.intervals["alpha"] if found else (math.nan, math.nan)
+    headline: dict[str, Any] = {}
+    if found is None or isinstance(found.law, DepthLaw):
+        ends = found.intervals["alpha"] if found else (math.nan, math.nan)
+        headline = {
+            "alpha": _plain(found.estimates["alpha"]) if found else None,
+            "interval": [_plain(end) for end in ends],
+        }
     return {
         **{key: _plain(value) for key, value in answer.condition.items()},
-        "alpha": _plain(found.estimates["alpha"]) if found else None,
-        "interval": [_plain(end) for end in interval],
+        **headline,
+        "identified": answer.identified,
         "confidence": found.confidence if found else None,
         "interval_method": found.interval_method if found else None,
         "status": str(found.status) if found else None,
@@ -167,32 +181,64 @@ def _plain(value: Any) -> Any:
 
 
 def exponents_table(found: list[Answer]) -> "Table":
-    """The answers as a table for the terminal."""
+    """A row for each condition: what the law is fitted for, with intervals; of a depth law, its regime."""
     from rich.table import Table
 
-    table = Table(title="loss = c * depth^-alpha (+ L_0)", title_justify="left")
-    condition = list(found[0].condition) if found else []
-    for name in condition:
+    fits = [answer.fit for answer in found if answer.fit is not None]
+    law = fits[0].law if fits else DepthLaw()
+    confidence = f"{100 * fits[0].confidence:g}" if fits else "95"
+    depth = isinstance(law, DepthLaw)
+    table = Table(title=law.equation, title_justify="left")
+    for name in found[0].condition if found else ():
         table.add_column(name)
-    for name in ("alpha", "95 % interval", "regime", "update angle:\nteacher", "\nstudents", "fit", "rows"):
-        table.add_column(name, justify="left" if name in ("regime", "fit") else "right")
+    for name in law.headline:
+        table.add_column(name, justify="right")
+        table.add_column(f"{confidence} % interval", justify="right")
+    if depth:
+        table.add_column("regime")
+        table.add_column("update angle:\nteacher", justify="right")
+        table.add_column("\nstudents", justify="right")
+    table.add_column("fit")
+    table.add_column("rows", justify="right")
     for answer in found:
-        alpha, interval, status = "-", "-", "refused"
-        if answer.fit is not None:
-            low, high = answer.fit.intervals["alpha"]
-            alpha, interval = f"{answer.fit.estimates['alpha']:.3f}", f"{low:.3f} to {high:.3f}"
-            status = str(answer.fit.status)
-        table.add_row(
-            *(_short(value) for value in answer.condition.values()),
-            alpha,
-            interval,
-            str(answer.regime),
-            _angle(answer.teacher_update_angle),
-            _angle(answer.update_angle),
-            status,
-            str(answer.rows),
-        )
+        cells = [_short(value) for value in answer.condition.values()]
+        for name in law.headline:
+            cells += ["-", "-"] if answer.fit is None else _value_and_ends(answer.fit, name)
+        if depth:
+            cells += [str(answer.regime), _angle(answer.teacher_update_angle), _angle(answer.update_angle)]
+        cells += ["refused" if answer.fit is None else str(answer.fit.status), str(answer.rows)]
+        table.add_row(*cells)
     return table
+
+
+def title(found: Fit) -> str:
+    """Which law on how many rows, and how the fit ended."""
+    kind = "mean of squares" if found.objective_kind.averaged else "sum of penalties"
+    return (
+        f"{found.law.equation}\n{found.provenance.rows} rows, {found.objective_kind.name}: objective "
+        f"{found.objective:.6g} ({kind}), {found.status}"
+    )
+
+
+def parameters_table(found: Fit) -> "Table":
+    """A row for each parameter of one fit."""
+    from rich.table import Table
+
+    table = Table()
+    for name in ("parameter", "estimate", f"{100 * found.confidence:g} % interval", "unit", ""):
+        table.add_column(name, justify="right" if name not in ("parameter", "unit", "") else "left")
+    for name, estimate in found.parameters.items():
+        said = "fixed" if estimate.fixed else "" if estimate.identified else "not identified"
+        table.add_row(name, *_value_and_ends(found, name), estimate.unit, said)
+    return table
+
+
+def _value_and_ends(found: Fit, name: str) -> list[str]:
+    low, high = found.intervals[name]
+    value = found.estimates[name]
+    exponent = found.parameters[name].unit == "1"
+    digits = ".3f" if exponent or (math.isfinite(value) and 1e-3 <= abs(value) < 1e4) else ".4g"
+    return [format(value, digits), f"{format(low, digits)} to {format(high, digits)}"]
 
 
 def sentences(found: list[Answer]) -> list[str]:

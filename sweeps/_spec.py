@@ -28,7 +28,10 @@ PRESETS = Path(__file__).parent / "presets"
 
 @dataclass(frozen=True)
 class FitSpec:
-    """How `run` fits the table: one fit for each combination of the columns `by`; floor: L_0 (None: free)."""
+    """How `run` fits the table by the depth law: one fit for each combination of the columns `by`.
+
+    floor: L_0 (None: free).
+    """
 
     by: tuple[str, ...] = ("teacher",)
     floor: float | None = None

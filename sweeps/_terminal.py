@@ -3,13 +3,10 @@
 import contextlib
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
-
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 def say(sentence: str) -> None:
@@ -59,35 +56,3 @@ def report(error: Exception) -> NoReturn:
     if isinstance(error, RuntimeError) and "initialize backend" in str(error):
         fail(f"JAX finds no device: {' '.join(str(error).split())}", 1)
     raise error
-
-
-def floor_of(text: str) -> float | None:
-    """L_0 as `--floor` says it: a number, or None where it is to be fitted."""
-    try:
-        level = None if text == "free" else float(text)
-    except ValueError:
-        level = -1.0
-    if level is not None and not 0 <= level < float("inf"):
-        raise typer.BadParameter(f"{text!r} is neither a number from 0 up nor 'free'", param_hint="--floor")
-    return level
-
-
-def read_table(path: Path) -> "pl.DataFrame":
-    """A table of the user's own. Raises BadTable."""
-    import polars as pl
-
-    readers: dict[str, Any] = {
-        # A column may begin with whole numbers: its type is read off all rows.
-        ".csv": lambda file: pl.read_csv(file, infer_schema_length=None),
-        ".parquet": pl.read_parquet,
-        ".json": lambda file: pl.read_json(file, infer_schema_length=None),
-    }
-    suffix = path.suffix.lower()
-    if suffix not in readers:
-        raise BadTable(f"{path}: a table is a .csv, .parquet or .json file, or a folder of results")
-    if not path.is_file():
-        raise BadTable(f"{path} does not exist")
-    try:
-        return readers[suffix](path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise BadTable(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

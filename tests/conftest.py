@@ -1,6 +1,12 @@
 """Tests run with every public array function type-checked (jaxtyping under beartype), on the CPU."""
 
 import os
+import signal
+
+# Ignored signals (under nohup, in the background of a script) would be handed on to every command under test.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 

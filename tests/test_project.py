@@ -59,7 +59,8 @@ def forbidden(source: str, module: str, is_package: bool = False) -> set[str]:
     return {
         name
         for name in imports_of(source, module, is_package)
-        if below(name, "sweeps.cli") or not any(below(name, allowed) for allowed in MAY_IMPORT[room])
+        if (below(name, "sweeps.cli") and not below(module, "sweeps.cli"))
+        or not any(below(name, allowed) for allowed in MAY_IMPORT[room])
     }
 
 

@@ -1,15 +1,14 @@
-"""What the fitter asks of a law: its columns, its parameters, its prediction and the derivatives of it.
+"""What the fitter asks of a law: a formula, its columns, its parameters.
 
-Symbols: K parameters theta_k, rows i, predicted loss L_i, log in the natural base. A law speaks in
-*coordinates*: the parameter itself, or its logarithm where `Parameter.logarithmic` is set. In these
-coordinates a change of units is an affine map, which is what lets the solver work with columns and losses
-of geometric mean 1 whatever units the table came in.
+A law speaks in *coordinates*: the parameter itself, or its logarithm where `Parameter.logarithmic` is set.
+A parameter that the loss is linear in, such as c in c * depth**-alpha + L_0, is an *amplitude*: the fitter
+finds that out from the formula, and projects amplitudes out of its starts and steps. So units change
+amplitudes and nothing else.
 """
 
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-Columns = Mapping[str, Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +24,11 @@ class Parameter:
 
     **Fields:**
 
-    - `name`: as reported, e.g. `"alpha"`.
-    - `unit`: in words; `"1"` for a pure number.
-    - `lower`, `upper`: bounds of the value (not of its logarithm), in `unit`. Equal bounds fix the parameter.
+    - `name`: as in the formula, e.g. `"alpha"`.
+    - `unit`: in words; `"1"` for a pure number, `""` where it is not known.
+    - `lower`, `upper`: bounds of the value, in `unit`. Equal bounds fix the parameter.
     - `logarithmic`: the coordinate is the logarithm of the value, which is then positive by construction.
+    - `likely`: where starts are drawn, for a parameter that is no amplitude; `None`: the fitter guesses.
     """
 
     name: str
@@ -37,30 +36,71 @@ class Parameter:
     lower: float = -math.inf
     upper: float = math.inf
     logarithmic: bool = False
+    likely: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.lower) or math.isnan(self.upper) or not self.lower <= self.upper:
+            raise ValueError(f"{self.name}: the bounds {self.lower:g} to {self.upper:g} leave no value.")
+        if self.fixed and not math.isfinite(self.lower):
+            raise ValueError(f"{self.name}: {self.lower} is not a finite number.")
+        if self.logarithmic and (self.lower < 0 or (self.fixed and self.lower == 0)):
+            raise ValueError(
+                f"{self.name}: {self.lower:g} is not above 0, as its logarithm needs; to leave the term out, "
+                "fit a law without it."
+            )
 
     @property
     def fixed(self) -> bool:
         """Whether the bounds leave one value only."""
         return self.lower == self.upper
 
+    def coordinate(self, value: float) -> float:
+        """The coordinate of a value."""
+        if not self.logarithmic:
+            return value
+        return math.log(value) if value > 0 else -math.inf
+
+    def value(self, coordinate: Array | float) -> Array:
+        """The value at a coordinate; overflow gives inf."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(coordinate) if self.logarithmic else np.asarray(coordinate, dtype=np.float64)
+
+
+def amplitude(name: str, unit: str) -> Parameter:
+    """A factor of a term: positive."""
+    return Parameter(name, unit, lower=0.0, logarithmic=True)
+
+
+def exponent(name: str, likely: tuple[float, float] = (0.05, 2.5)) -> Parameter:
+    """A pure number of either sign."""
+    return Parameter(name, "1", likely=likely)
+
+
+def floor(name: str) -> Parameter:
+    """A loss that no size goes below: zero or more."""
+    return Parameter(name, "loss", lower=0.0)
+
 
 class Law(abc.ABC):
-    """A law of loss, as the fitter sees it. Subclasses are final, immutable values."""
+    """A law of loss, as the fitter sees it. Subclasses are final, immutable values.
+
+    A new law is a file with these six properties; `sweeps.laws.LAWS` lists it by name.
+    """
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """Name by which a saved fit finds its law again."""
+        """Name by which the command line and a saved fit know the law."""
 
     @property
     @abc.abstractmethod
-    def equation(self) -> str:
-        """The law in one line, with the parameters that are fixed and their values."""
+    def formula(self) -> str:
+        """The loss in terms of columns and parameters, as `sweeps.laws._expression` reads it."""
 
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """Columns the prediction is a function of; all positive. The response is always `loss`."""
+        """Columns that the loss is a function of; all positive. The response is always `loss`."""
 
     @property
     @abc.abstractmethod
@@ -69,44 +109,15 @@ class Law(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def level(self) -> str:
-        """Parameter that every group (teacher, run) has for itself; it must be logarithmic."""
+    def headline(self) -> tuple[str, ...]:
+        """Parameters that the law is fitted for: where one is not identified, the fit has no answer."""
 
-    @abc.abstractmethod
-    def config(self) -> dict[str, float | str | None]:
-        """Arguments that make this law again."""
+    @property
+    def level(self) -> str | None:
+        """An amplitude that every group of replicates has for itself; None: groups share everything."""
+        return None
 
-    @abc.abstractmethod
-    def check(self, columns: Columns, loss: Array, group: Index, labels: Sequence[object]) -> None:
-        """Raises ValueError where the rows cannot determine the law.
-
-        **Arguments:** `columns` and `loss` as in the table; `group` the index into `labels` of each row.
-        """
-
-    @abc.abstractmethod
-    def limits(self, loss: Array) -> tuple[Array, Array]:
-        """Lower and upper bound (each of shape K) of the coordinates, given the losses to be fitted."""
-
-    @abc.abstractmethod
-    def log_loss(self, theta: Sequence[Array], columns: Columns) -> Array:
-        """log L. `theta` holds K arrays, each broadcasting against the columns on its last axis."""
-
-    @abc.abstractmethod
-    def gradient(self, theta: Sequence[Array], columns: Columns) -> tuple[Array, ...]:
-        """The K exact derivatives of `log_loss` by the coordinates, in the same shapes."""
-
-    @abc.abstractmethod
-    def starts(
-        self, columns: Columns, loss: Array, limits: tuple[Array, Array], count: int, rng: np.random.Generator
-    ) -> Array:
-        """Coordinates (count, K) to start from, the most plausible first.
-
-        **Arguments:** everything in scaled units: `columns`, `loss`, and `limits` as from the method.
-        """
-
-    @abc.abstractmethod
-    def units(self, scale: Mapping[str, float]) -> tuple[Array, Array]:
-        """The affine map `matrix @ theta + offset` from scaled columns to the table's own units.
-
-        **Arguments:** `scale` maps each column, and `"loss"`, to the value by which it was divided.
-        """
+    @property
+    def equation(self) -> str:
+        """The law in one line."""
+        return f"loss = {self.formula}"

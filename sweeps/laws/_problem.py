@@ -1,107 +1,299 @@
-"""Rows and a law as a least-squares problem in coordinates that have no units.
+"""Rows, a law and an objective as one minimisation over coordinates, many points side by side.
 
-Symbols: K parameters of the law, P coordinates of the problem (an *own* parameter, such as the level, once
-for each of G groups, every other once), n rows, B problems solved side by side. Residual
-r_i = log L_i(theta) - log L_i, so a table in other units is the same problem but for rounding.
+Symbols: B points, n rows in G groups, K free parameters, P coordinates. Parameters come in two blocks: I
+*inner* ones, of which each group has its own, and O *outer* ones, shared by all; P = G I + O, group by
+group, then the outer ones. Where groups have nothing of their own, G = 1 and the inner block holds the
+amplitudes. So the matrix of a step is an arrow: G blocks (I, I), a border (I, O) to each, and one block (O,
+O); the inner coordinates are eliminated first, which is variable projection, and costs as much per row for
+many groups as for one.
 """
 
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from sweeps.laws._law import Array, Index, Law
+from sweeps.laws._expression import Dual, Formula, amplitudes, parse
+from sweeps.laws._law import Array, Index, Law, Mask, Parameter
+from sweeps.laws._objective import Objective
 from sweeps.laws._table import Rows
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
-    """A least-squares problem for `solve`.
+class Arrow:
+    """A symmetric matrix in blocks: `inner` (B, G, I, I), `border` (B, G, I, O), `outer` (B, O, O)."""
 
-    **Fields:** `columns` and `log_loss` in units where each has geometric mean 1; `index` (K, n) the
-    coordinate that row i uses for parameter k; `groups` G; `own` the parameters each group has for
-    itself; `matrix` (K, K) and `offset` (K,) back to the
-    table's units; `lower`, `upper` (P,).
+    inner: Array
+    border: Array
+    outer: Array
+
+    @property
+    def blocks(self) -> tuple[Array, Array, Array]:
+        return self.inner, self.border, self.outer
+
+    def __add__(self, other: "Arrow") -> "Arrow":
+        return Arrow(*(a + b for a, b in zip(self.blocks, other.blocks, strict=True)))
+
+    def take(self, index: Index | Mask) -> "Arrow":
+        return Arrow(*(block[index] for block in self.blocks))
+
+    def where(self, mask: Mask, other: "Arrow") -> "Arrow":
+        """This one where `mask` (B,) says so, else the other."""
+        pairs = zip(self.blocks, other.blocks, strict=True)
+        return Arrow(*(np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs))
+
+    def diagonal(self) -> Array:
+        """(B, P)."""
+        inner = np.diagonal(self.inner, axis1=-2, axis2=-1)
+        outer = np.diagonal(self.outer, axis1=-2, axis2=-1)
+        return np.concatenate([inner.reshape(len(inner), -1), outer], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """The problem at B points: `residual` (B, n), `jacobian` (B, K, n) of the residuals by the coordinate
+    that each row uses, inner parameters first, `total` (B,) the weighted sum of penalties."""
+
+    residual: Array
+    jacobian: Array
+    total: Array
+
+    def take(self, index: Index | Mask) -> "Point":
+        return Point(self.residual[index], self.jacobian[index], self.total[index])
+
+    def put(self, index: Index | Mask, other: "Point") -> None:
+        for field in dataclasses.fields(self):
+            getattr(self, field.name)[index] = getattr(other, field.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A minimisation for `solve`.
+
+    **Fields:** `law`; `parameters` with what was fixed and bounded; `inner`, `outer` names of the free
+    ones; `formula` bound to the columns; `loss`, `weights` (n,); `unit` the geometric mean loss; `group`
+    (n,) sorted, and `groups` G, both as the *coordinates* see them; `objective`; `lower`, `upper` (P,);
+    `scale` (P,) a change of a coordinate that is large: the unit of the loss for a term by itself, else 1;
+    `noise_known` whether weights are inverse variances.
     """
 
     law: Law
-    columns: dict[str, Array]
-    log_loss: Array
-    index: Index
+    parameters: tuple[Parameter, ...]
+    inner: tuple[str, ...]
+    outer: tuple[str, ...]
+    own: bool
+    formula: Formula
+    loss: Array
+    weights: Array
+    unit: float
+    group: Index
     groups: int
-    own: frozenset[str]
-    matrix: Array
-    offset: Array
+    objective: Objective
     lower: Array
     upper: Array
+    scale: Array
+    noise_known: bool
 
-    def residuals(self, theta: Array) -> Array:
-        """Predicted less observed log loss (B, n) at coordinates (B, P)."""
-        return self.law.log_loss([theta[:, k] for k in self.index], self.columns) - self.log_loss
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Names of the K free parameters, inner ones first."""
+        return self.inner + self.outer
 
-    def jacobian(self, theta: Array) -> Array:
-        """Derivatives of the residuals (B, n, P)."""
-        out = np.zeros((theta.shape[0], self.log_loss.size, theta.shape[1]))
-        rows = np.arange(self.log_loss.size)
-        gradient = self.law.gradient([theta[:, k] for k in self.index], self.columns)
-        for k, derivative in zip(self.index, gradient, strict=True):
-            out[:, rows, k] = derivative
+    @property
+    def amplitudes(self) -> bool:
+        """Whether the inner parameters are amplitudes of all rows together."""
+        return not self.own and bool(self.inner)
+
+    @property
+    def rows(self) -> int:
+        return self.loss.size
+
+    @property
+    def reported(self) -> float:
+        """What a total of penalties is multiplied by to give the objective that is reported."""
+        scale = 1.0 if self.objective.of_logs else self.unit**2
+        return scale / float(self.weights.sum()) if self.objective.averaged else scale
+
+    def parameter(self, name: str) -> Parameter:
+        return next(parameter for parameter in self.parameters if parameter.name == name)
+
+    def places(self, name: str) -> Index:
+        """The coordinates of a free parameter: G of an inner one, one of an outer one."""
+        if name in self.inner:
+            return np.arange(self.groups) * len(self.inner) + self.inner.index(name)
+        return np.array([self.groups * len(self.inner) + self.outer.index(name)])
+
+    def bounds(self, name: str) -> tuple[float, float]:
+        """Of a free parameter's coordinate."""
+        place = self.places(name)[0]
+        return float(self.lower[place]), float(self.upper[place])
+
+    def duals(self, theta: Array) -> dict[str, Dual]:
+        """The parameters at coordinates (B, P), free ones with their derivatives."""
+        out = {}
+        for p in self.parameters:
+            if p.fixed:
+                out[p.name] = Dual(np.full((1, 1), p.lower), {})
+                continue
+            places = self.places(p.name)
+            at = theta[:, places[self.group]] if places.size > 1 else theta[:, places]
+            value = np.exp(at) if p.logarithmic else at
+            out[p.name] = Dual(value, {p.name: value if p.logarithmic else np.ones((1, 1))})
         return out
+
+    def at(self, theta: Array, weights: Array | None = None, loss: Array | None = None) -> Point:
+        """Residuals, derivatives and the total of penalties at coordinates (B, P).
+
+        **Arguments:** `weights`, `loss` (B, n) in place of the rows' own.
+        """
+        loss = self.loss if loss is None else loss
+        with np.errstate(all="ignore"):
+            found = self.formula.at(self.duals(theta))
+            shape = (theta.shape[0], self.rows)
+            value = np.broadcast_to(found.value, shape)
+            if self.objective.of_logs:
+                residual, factor = np.log(value / loss), 1 / value
+            else:
+                residual, factor = (value - loss) / self.unit, np.full((1, 1), 1 / self.unit)
+            jacobian = np.empty((shape[0], len(self.free), shape[1]))
+            for k, name in enumerate(self.free):
+                np.multiply(found.slopes.get(name, 0.0), factor, out=jacobian[:, k])
+            total = self.sum(self.objective.penalty(residual), weights)
+        bad = ~(np.isfinite(total) & np.isfinite(jacobian.sum((1, 2))))
+        total[bad] = np.inf
+        return Point(residual, jacobian, total)
+
+    def sum(self, values: Array, weights: Array | None = None) -> Array:
+        """Weighted sums (B,) over rows of values (B, n)."""
+        if weights is None:
+            return values @ self.weights
+        return (values * weights).sum(1)
+
+    def totals(self, values: Array) -> Array:
+        """Sums (..., G) over the rows of each group of values (..., n)."""
+        if self.groups == 1:
+            return values.sum(-1, keepdims=True)
+        return np.add.reduceat(values, np.searchsorted(self.group, np.arange(self.groups)), axis=-1)
+
+    def gradient(self, jacobian: Array, slope: Array) -> Array:
+        """(B, P) from weighted slopes (B, n)."""
+        count = len(self.inner)
+        if self.groups == 1:
+            return (jacobian @ slope[..., None])[..., 0]
+        inner = self.totals(jacobian[:, :count] * slope[:, None]).transpose(0, 2, 1)
+        outer = (jacobian[:, count:] @ slope[..., None])[..., 0]
+        return np.concatenate([inner.reshape(len(slope), -1), outer], axis=1)
+
+    def matrix(self, jacobian: Array, weights: Array) -> Arrow:
+        """J^T diag(weights) J in blocks, for weights (B, n)."""
+        count = len(self.inner)
+        scaled = jacobian * weights[:, None]
+        if self.groups == 1:
+            full = scaled @ jacobian.transpose(0, 2, 1)
+            inner, border = full[:, None, :count, :count], full[:, None, :count, count:]
+            return Arrow(inner, border, full[:, count:, count:])
+        products = scaled[:, :count, None] * jacobian[:, None]
+        sums = self.totals(products).transpose(0, 3, 1, 2)
+        outer = scaled[:, count:] @ jacobian[:, count:].transpose(0, 2, 1)
+        return Arrow(sums[..., :count], sums[..., count:], outer)
+
+    def split(self, values: Any) -> tuple[Any, Any]:
+        """Coordinates (B, P) as inner (B, G, I) and outer (B, O)."""
+        count = self.groups * len(self.inner)
+        return values[:, :count].reshape(len(values), self.groups, len(self.inner)), values[:, count:]
+
+    def mean(self, theta: Array, share: Array | None = None) -> Array:
+        """Coordinates of the law's free parameters (B, K): inner ones averaged over groups, with shares "
+        "(B, G)."""
+        inner, outer = self.split(theta)
+        mean = inner.mean(1) if share is None else np.einsum("bgi,bg->bi", inner, share)
+        return np.concatenate([mean, outer], axis=1)
 
     def spread(self, values: Array) -> Array:
-        """Coordinates of the problem (..., P) from one set for all groups (..., K)."""
-        return values[..., np.repeat(np.arange(values.shape[-1]), self.multiplicity())]
+        """Coordinates (B, P) from one set (B, K) for all groups."""
+        count = len(self.inner)
+        return np.concatenate([np.tile(values[:, :count], (1, self.groups)), values[:, count:]], axis=1)
 
-    def multiplicity(self) -> list[int]:
-        """How many coordinates each of the K parameters has: G for its own, 1 for the others."""
-        return [self.groups if p.name in self.own else 1 for p in self.law.parameters]
+    def part(self, index: Index) -> "Problem":
+        """The same problem on some of the rows; not where groups have their own."""
+        assert not self.own
+        columns = {name: column[index] for name, column in self.formula.columns.items()}
+        return dataclasses.replace(
+            self,
+            formula=Formula(self.formula.tree, columns),
+            loss=self.loss[index],
+            weights=self.weights[index],
+            group=self.group[index],
+        )
 
-    def averaging(self, share: Array) -> Array:
-        """Matrices (..., K, P) that average own parameters over groups with shares (..., G) summing to 1."""
-        out = np.zeros((*share.shape[:-1], len(self.law.parameters), self.lower.size))
-        at = 0
-        for k, count in enumerate(self.multiplicity()):
-            out[..., k, at : at + count] = share if count == self.groups else 1
-            at += count
+    def rounded(self, theta: Array) -> Array:
+        """Coordinates (P,) as they come back from the values that are reported."""
+        out = theta.copy()
+        for name in self.free:
+            p, places = self.parameter(name), self.places(name)
+            out[places] = [p.coordinate(float(p.value(value))) for value in theta[places]]
         return out
 
-    def natural(self, theta: Array, share: Array) -> Array:
-        """The law's coordinates (..., K) in the table's units, averaged over groups with shares (..., G)."""
-        mean = np.einsum("...kp,...p->...k", self.averaging(share), theta)
-        return mean @ self.matrix.T + self.offset
 
-    def levels(self, theta: Array) -> Array:
-        """The level of every group (G,) in the table's units, at coordinates (P,)."""
-        k = [p.name for p in self.law.parameters].index(self.law.level)
-        return np.exp(np.array([self.natural(theta, share)[k] for share in np.eye(self.groups)]))
+def build(
+    law: Law, parameters: tuple[Parameter, ...], rows: Rows, objective: Objective, own: tuple[str, ...]
+) -> Problem:
+    """The problem of fitting a law with these parameters to rows; every group has its own of `own`."""
+    free = [p.name for p in parameters if not p.fixed]
+    mine = tuple(name for name in free if name in own)
+    split = bool(mine) and len(rows.labels) > 1
+    factors = amplitudes(law.formula, law.columns)
+    inner = mine if split else tuple(name for name in free if name in factors)
+    outer = tuple(name for name in free if name not in inner)
+    groups = len(rows.labels) if split else 1
+    by_name = {p.name: p for p in parameters}
 
+    def ends(bound: str) -> Array:
+        def of(name: str) -> float:
+            return by_name[name].coordinate(getattr(by_name[name], bound))
 
-def build(law: Law, rows: Rows, own: frozenset[str]) -> Problem:
-    """The problem of fitting `law` to `rows`, every group with the parameters `own` for itself."""
-    scale = {name: float(np.exp(np.log(column).mean())) for name, column in rows.columns.items()}
-    scale["loss"] = float(np.exp(np.log(rows.loss).mean()))
-    matrix, offset = law.units(scale)
-    lower, upper = law.limits(rows.loss)
-    free = np.isneginf(lower) & np.isposinf(upper)
-    # Only a parameter whose own unit is the whole of its map may be bounded: a bound must stay a bound.
-    assert (free | ((matrix != 0).sum(1) == 1)).all()
-    unit = np.diag(matrix)
-    groups = len(rows.labels)
-    index, at = [], 0
-    for parameter in law.parameters:
-        mine = parameter.name in own
-        index.append(at + rows.group if mine else np.full(rows.loss.size, at))
-        at += groups if mine else 1
-    problem = Problem(
+        return np.array([*(of(name) for _ in range(groups) for name in inner), *map(of, outer)])
+
+    unit = math.exp(float(np.log(rows.loss).mean()))
+    scales = [unit if name in factors and not by_name[name].logarithmic else 1.0 for name in (*inner, *outer)]
+    return Problem(
         law=law,
-        columns={name: column / scale[name] for name, column in rows.columns.items()},
-        log_loss=np.log(rows.loss / scale["loss"]),
-        index=np.array(index, dtype=np.intp),
+        parameters=parameters,
+        inner=inner,
+        outer=outer,
+        own=split,
+        formula=Formula(parse(law.formula), rows.columns),
+        loss=rows.loss,
+        weights=rows.weights,
+        unit=unit,
+        group=rows.group if split else np.zeros(rows.loss.size, dtype=np.intp),
         groups=groups,
-        own=own,
-        matrix=matrix,
-        offset=offset,
-        lower=lower,
-        upper=upper,
+        objective=objective,
+        lower=ends("lower"),
+        upper=ends("upper"),
+        scale=np.array([*(scales[: len(inner)] * groups), *scales[len(inner) :]]),
+        noise_known=rows.noise_known,
     )
-    bounds = [problem.spread(np.where(free, b, (b - offset) / unit)) for b in (lower, upper)]
-    return dataclasses.replace(problem, lower=bounds[0], upper=bounds[1])
+
+
+def with_limits(
+    parameters: tuple[Parameter, ...], limits: Mapping[str, tuple[float, float]]
+) -> tuple[Parameter, ...]:
+    """The parameters with these bounds; bounds that allow values <= 0 make a coordinate the value itself.
+
+    **Raises:** ValueError for an unknown name and for bounds that leave no value.
+    """
+    names = [p.name for p in parameters]
+    for name in limits:
+        if name not in names:
+            raise ValueError(f"{name!r} is no parameter of the law; it has {', '.join(names)}.")
+    out = []
+    for p in parameters:
+        if p.name in limits:
+            lower, upper = limits[p.name]
+            logarithmic = p.logarithmic and lower >= 0 and not lower == upper == 0
+            p = dataclasses.replace(p, lower=float(lower), upper=float(upper), logarithmic=logarithmic)
+        out.append(p)
+    return tuple(out)

@@ -29,26 +29,60 @@ class Table(Protocol):
 class Rows:
     """Checked rows in canonical order.
 
-    **Fields:** `columns` name -> (n,); `loss` (n,); `group` (n,) index into `labels`; `labels` one per group,
-    `(None,)` when rows are independent; `group_column` the column they came from, or `None`.
+    **Fields:** `columns` name -> (n,); `loss` (n,); `group` (n,) sorted, index into `labels`; `labels` one
+    per group, `(None,)` when rows are independent; `group_columns` the columns they came from; `weights`
+    (n,) with the inverse variances of known noise in them; `noise_known`; `place` (n,) where each row was
+    in the table; `everything` the columns with the rows that were left out.
     """
 
     columns: dict[str, Array]
     loss: Array
     group: Index
     labels: tuple[Label | None, ...]
-    group_column: str | None
+    group_columns: tuple[str, ...]
+    weights: Array
+    noise_known: bool
+    place: Index
+    everything: dict[str, Array]
 
     def sha256(self) -> str:
         """Hash of every number and label, independent of the order of the rows."""
         digest = hashlib.sha256(repr((sorted(self.columns), self.labels)).encode())
-        for column in (*(self.columns[name] for name in sorted(self.columns)), self.loss, self.group):
+        ordered = (self.columns[name] for name in sorted(self.columns))
+        for column in (*ordered, self.loss, self.group, self.weights):
             digest.update(column.astype("<f8").tobytes())
         return digest.hexdigest()
 
+    def take(self, index: Index | Mask) -> "Rows":
+        """The rows named by `index`, in the order that they have."""
+        kept = np.unique(self.group[index])
+        return Rows(
+            {name: column[index] for name, column in self.columns.items()},
+            self.loss[index],
+            np.searchsorted(kept, self.group[index]),
+            tuple(self.labels[i] for i in kept),
+            self.group_columns,
+            self.weights[index],
+            self.noise_known,
+            self.place[index],
+            self.everything,
+        )
 
-def read(law: Law, table: Table, group: str | None) -> Rows:
+
+def read(
+    law: Law,
+    table: Table,
+    group: tuple[str, ...] = (),
+    weights: str | None = None,
+    noise: str | float | None = None,
+    drop_top: int = 0,
+) -> Rows:
     """The law's rows of a table, checked.
+
+    **Arguments:** `group` columns whose combinations name the groups; `weights` a column; `noise` the
+    standard deviation of log loss (of the loss, for residuals of the loss itself), a number or a column;
+    `drop_top` leaves out the rows of so many highest losses: those kept are strictly below the
+    `drop_top`-th highest.
 
     **Raises:** ValueError naming the column, the row, the rule and the remedy.
     """
@@ -59,31 +93,65 @@ def read(law: Law, table: Table, group: str | None) -> Rows:
                 f"column {name!r} is missing from the table; the law needs the columns {', '.join(names)}: "
                 "rename the column that holds it."
             )
-    if group is not None and group not in table:
-        if group != "seed":
+    for name in (*group, *(c for c in (weights, noise) if isinstance(c, str))):
+        if name not in table:
             raise ValueError(
-                f"column {group!r} is missing from the table, but group={group!r} was asked for; name the "
-                "column that tells replicates apart, or pass group=None."
+                f"column {name!r} is missing from the table, but was asked for; name one that it has."
             )
-        group = None
     values = {name: _numbers(name, table[name]) for name in names}
-    lengths = {name: column.size for name, column in values.items()}
-    labels: list[Label | None] = [None] * lengths["loss"]
-    if group is not None:
-        labels = _labels(group, table[group])
-        lengths[group] = len(labels)
+    extra = {name: _numbers(name, table[name]) for name in (weights, noise) if isinstance(name, str)}
+    lengths = {name: column.size for name, column in (values | extra).items()}
+    count = lengths["loss"]
+    labels: list[Label | None] = [None] * count
+    if group:
+        parts = [_labels(name, table[name]) for name in group]
+        lengths |= {name: len(part) for name, part in zip(group, parts, strict=True)}
+        joined = [", ".join(f"{label}" for label in row) for row in zip(*parts, strict=False)]
+        labels = list(parts[0]) if len(parts) == 1 else list(joined)
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise ValueError(f"columns differ in length ({said}); every row needs a value in each column.")
     for name in names:
         _refuse(name, values, values[name] > 0, "must be > 0, since the fit works with logarithms")
-    found = tuple(sorted(set(labels), key=lambda label: (isinstance(label, str), label)))
-    place = {label: index for index, label in enumerate(found)}
-    index = np.array([place[label] for label in labels], dtype=np.intp)
+    for name, column in extra.items():
+        _refuse(name, {name: column}, column > 0, "must be > 0, as a weight or a standard deviation")
+    if isinstance(noise, float | int) and not (math.isfinite(noise) and noise > 0):
+        raise ValueError(
+            f"noise: {noise} is not a finite number > 0; give the standard deviation of log loss."
+        )
+    mass = extra[weights] if weights is not None else np.ones(count)
+    if noise is not None:
+        mass = mass / np.square(extra[noise] if isinstance(noise, str) else float(noise))
     loss = values.pop("loss")
-    law.check(values, loss, index, found)
-    order = np.lexsort((loss, *(values[name] for name in law.columns), index))
-    return Rows({name: v[order] for name, v in values.items()}, loss[order], index[order], found, group)
+    kept = _below_top(loss, drop_top)
+    found = tuple(sorted({labels[i] for i in kept}, key=lambda label: (isinstance(label, str), label)))
+    place = {label: index for index, label in enumerate(found)}
+    index = np.array([place[labels[i]] for i in kept], dtype=np.intp)
+    order = np.lexsort((mass[kept], loss[kept], *(values[name][kept] for name in law.columns), index))
+    chosen = kept[order]
+    return Rows(
+        {name: v[chosen] for name, v in values.items()},
+        loss[chosen],
+        index[order],
+        found,
+        group,
+        mass[chosen],
+        noise is not None,
+        chosen,
+        values,
+    )
+
+
+def _below_top(loss: Array, count: int) -> Index:
+    """The rows that are kept."""
+    if count == 0:
+        return np.arange(loss.size)
+    if count < 0:
+        raise ValueError(f"drop_top: {count} is less than 0; give the number of highest losses to leave out.")
+    kept = np.flatnonzero(loss < np.sort(loss)[-count]) if count < loss.size else np.arange(0)
+    if kept.size == 0:
+        raise ValueError(f"drop_top: {count} leaves none of {loss.size} rows; leave out fewer.")
+    return kept
 
 
 def _numbers(name: str, column: Any) -> Array:

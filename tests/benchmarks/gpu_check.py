@@ -160,7 +160,7 @@ def _train_and_fit(config: Any, seconds: float) -> Any:
         "seed": [student.seed for student in students],
         "loss": [float(student.losses[-1]) for student in students],
     }
-    found = fit(DepthLaw(floor=0.0), table)
+    found = fit(DepthLaw(), table, fix={"L_0": 0.0})
     interval = found.intervals["alpha"]
     line = {
         "teacher": config.teacher.kind,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -99,27 +100,37 @@ class TestWrongCalls:
             (["table", "nowhere", "--format", "xml"], "--format"),
             (["fit"], "Missing argument 'TABLE'"),
             (["fit", "nothing.csv"], "nothing.csv does not exist"),
-            (["fit", "table.xlsx"], "table.xlsx: a table is a .csv, .parquet or .json file, or a folder"),
+            (
+                ["fit", "table.xlsx"],
+                "table.xlsx: a table is a .csv, .tsv, .txt, .parquet, .json, .jsonl or .ndjson file, or a fo",
+            ),
             (["fit", "."], "is not a folder of results: it has no spec.json"),
-            (
-                ["fit", "good.csv", "--floor", "low"],
-                "--floor: 'low' is neither a number from 0 up nor 'free'",
-            ),
-            (["fit", "good.csv", "--floor", "-1"], "--floor: '-1' is neither a number from 0 up nor 'free'"),
-            (
-                ["fit", "good.csv", "--floor", "nan"],
-                "--floor: 'nan' is neither a number from 0 up nor 'free'",
-            ),
-            (
-                ["fit", "good.csv", "--floor", "inf"],
-                "--floor: 'inf' is neither a number from 0 up nor 'free'",
-            ),
+            (["fit", "good.csv", "--fix", "L_0=low"], "--fix 'L_0=low': write NAME=VALUE, as in E=1.6"),
+            (["fit", "good.csv", "--fix", "L_0"], "--fix 'L_0': write NAME=VALUE, as in E=1.6"),
+            (["fit", "good.csv", "--fix", "L_0=nan"], "--fix 'L_0=nan': write NAME=VALUE"),
+            (["fit", "good.csv", "--fix", "floor=1"], "--fix floor: no parameter of depth: "),
+            (["fit", "good.csv", "--bound", "alpha=3"], "--bound 'alpha=3': write NAME=LOW:HIGH"),
+            (["fit", "good.csv", "--bound", "beta=0:3"], "--bound beta: no parameter of depth: "),
+            (["fit", "good.csv", "--own", "beta"], "--own beta: no parameter of depth: "),
+            (["fit", "good.csv", "--law", "dept"], "--law 'dept' is not a law: did you mean 'depth'?"),
+            (["fit", "good.csv", "--law", "c^depth"], "^ is no power here: write **"),
+            (["fit", "good.csv", "--law", "exit(0)*depth"], "'exit(0)' cannot stand in a formula"),
+            (["fit", "good.csv", "--law", "c*x**a"], "has no column of the table in it; it has c, x, a"),
+            (["fit", "good.csv", "--law", "c*dept**a"], "'dept' is no column; did you mean 'depth'?"),
+            (["fit", "good.csv", "--objective", "l1"], "--objective"),
+            (["fit", "good.csv", "--delta", "1"], "log-squares has no delta and no factor"),
+            (["fit", "good.csv", "--map", "n"], "--map"),
+            (["fit", "good.csv", "--derive", "n=depht+1"], "depht"),
+            (["fit", "good.csv", "--drop-top", "-1"], "--drop-top"),
+            (["predict", "nothing.json", "--at", "depth=1"], "nothing.json does not exist: write it with"),
+            (["predict", "good.csv", "--at", "depth=1"], "good.csv: not JSON"),
+            (["compare", "good.csv", "--law", "depth"], "give --law at least twice"),
             (
                 ["fit", "good.csv", "--by", "teacher"],
                 "column 'teacher' is not in the table: it has depth, lo",
             ),
             (["fit", "good.csv", "--group", "run"], "column 'run' is not in the table: it has depth, loss"),
-            (["fit", "text.csv"], "column 'loss', row 1: 'low' is not a number"),
+            (["fit", "text.csv"], "column 'loss', row 2 (line 3): 'low' is not a number"),
             (["fit", "other.csv"], "column 'loss' is not in the table: it has depth, val_loss"),
             (["fit", "empty.csv"], "empty.csv cannot be read: "),
             (["fit", "binary.parquet"], "binary.parquet cannot be read: "),
@@ -149,54 +160,92 @@ class TestWrongCalls:
 class TestFit:
     def test_of_a_foreign_table(self, call, tmp_path):
         """Any table with depth and loss will do: the estimate goes to standard output, notes beside it."""
-        [answer] = call("fit", csv(tmp_path, GOOD), "--json").json()
+        fitted = call("fit", csv(tmp_path, GOOD), "--json", "-").json()
         done = call("fit", csv(tmp_path, GOOD))
         assert done.status == 0
-        assert f"{answer['alpha']:.3f}" in done.out and "converged" in done.out
-        assert done.err == "The table has no column 'seed': rows are taken as independent.\n"
+        assert f"{fitted['parameters']['alpha']['estimate']:.3f}" in done.out
+        assert "L_0 sits on its lower bound 0" in done.err
+
+    def test_an_answer_that_the_rows_do_not_bound(self, call, tmp_path):
+        """Losses without any trend have no exponent: status 1, unless that is accepted."""
+        noise = (0.1, -0.1, 0.6, 0.1, -0.5, 0.4, 1.3, 0.9, -0.7, -1.3, -0.6, 0.0, -2.3, -0.2, -1.2, -0.7)
+        flat = csv(
+            tmp_path, "depth,loss\n" + "".join(f"{d},{2 + 0.01 * e}\n" for d, e in enumerate(noise, 1))
+        )
+        done = call("fit", flat)
+        assert done.status == 1
+        assert done.err.splitlines()[-1].startswith("depthlaw: the rows do not bound alpha in 1 of 1 fits")
+        assert call("fit", flat, "--accept-unidentified").status == 0
 
     def test_json(self, call, tmp_path):
         """`--json` is strict JSON with the same answer, and nothing else, on standard output."""
-        done = call("fit", csv(tmp_path, GOOD), "--json")
-        [answer] = done.json()
-        assert done.status == 0 and answer["status"] == "converged" and answer["rows"] == 4
+        done = call("fit", csv(tmp_path, GOOD), "--fix", "L_0=0", "--json", "-")
+        fitted = done.json()
+        assert done.status == 0 and fitted["status"] == "converged" and fitted["provenance"]["rows"] == 4
+        alpha = fitted["parameters"]["alpha"]
         # By hand: slope of log loss on log depth, y = (0, -0.693, -1.347, -2.087), x = log 2 · (0, 1, 2, 3).
-        assert answer["alpha"] == pytest.approx(1.0, abs=0.01)
-        assert answer["interval"][0] < answer["alpha"] < answer["interval"][1]
+        assert alpha["estimate"] == pytest.approx(1.0, abs=0.01)
+        assert alpha["interval"][0] < alpha["estimate"] < alpha["interval"][1] and alpha["identified"]
+        assert json.loads(done.out, parse_constant=pytest.fail) == fitted
 
-    @pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "CSV"])
+    def test_saved_fit_predicts_its_objective(self, call, tmp_path):
+        """`predict` of what `--json FILE` wrote has, on the fit's own table, the fit's own objective."""
+        path, saved = csv(tmp_path, GOOD), tmp_path / "fit.json"
+        assert call("fit", path, "--fix", "L_0=0", "--json", saved).status == 0
+        done = call("predict", saved, path)
+        here, own = (float(number) for number in re.findall(r"objective (\S+) on.*own: (\S+)", done.err)[0])
+        assert here == pytest.approx(own, rel=1e-12) and own == json.loads(saved.read_text())["objective"]
+        at = pl.read_csv(call("predict", saved, "--at", "depth=1,2,4,8").out.encode())
+        assert at["predicted"].to_list() == pl.read_csv(done.out.encode())["predicted"].to_list()
+        assert (at["lower"] < at["predicted"]).all() and (at["predicted"] < at["upper"]).all()
+
+    @pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "CSV", "tsv", "jsonl"])
     def test_formats(self, call, tmp_path, suffix):
         """A table is the same table in every format."""
         rows = pl.read_csv(GOOD.encode())
         path = tmp_path / f"x.{suffix}"
-        {"csv": rows.write_csv, "json": rows.write_json, "parquet": rows.write_parquet}[suffix.lower()](path)
-        assert call("fit", path, "--json").json() == call("fit", csv(tmp_path, GOOD), "--json").json()
+        write = {
+            "csv": rows.write_csv,
+            "json": rows.write_json,
+            "parquet": rows.write_parquet,
+            "tsv": lambda file: rows.write_csv(file, separator="\t"),
+            "jsonl": rows.write_ndjson,
+        }
+        write[suffix.lower()](path)
+        found, other = (call("fit", p, "--json", "-").json() for p in (path, csv(tmp_path, GOOD)))
+        assert found.pop("provenance")["data_sha256"] == other.pop("provenance")["data_sha256"]
+        assert found == other
 
     def test_types_are_read_off_all_rows(self, call, tmp_path):
         """A column that begins with hundreds of whole numbers may still hold fractions."""
         rows = "".join(f"{1 + i % 7},1\n" for i in range(500))
-        done = call("fit", csv(tmp_path, f"depth,loss\n{rows}8,0.5\n"), "--json")
-        assert done.json()[0]["rows"] == 501
+        done = call("fit", csv(tmp_path, f"depth,loss\n{rows}8,0.5\n"), "--json", "-", "--interval", "none")
+        assert done.json()["provenance"]["rows"] == 501
+
+    def test_two_depths_are_refused(self, call, tmp_path):
+        """A table that the law cannot be fitted to: status 1, and what is missing is said."""
+        done = call("fit", csv(tmp_path, "depth,loss\n1,1.0\n2,0.5\n"))
+        assert done.status == 1
+        assert "2 distinct depth(s) [1.0, 2.0], but c, alpha, L_0 need at least 4" in done.err
+        assert done.err.splitlines()[-1] == "depthlaw: 1 of 1 fits are not to be trusted: see above"
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            ("depth,loss\n1,1.0\n2,0.5\n", "2 distinct depth(s) [1.0, 2.0], but c and alpha need at least 3"),
-            ("depth,loss\n1,1.0\n2,0.5\n4,0\n", "column 'loss', row 2 (depth 4): 0 must be > 0"),
-            ("depth,loss\n1,1.0\n2,-0.5\n4,0.3\n", "column 'loss', row 1 (depth 2): -0.5 must be > 0"),
-            ("depth,loss\n0,1.0\n2,0.5\n4,0.3\n", "column 'depth', row 0: 0 must be > 0"),
-            ("depth,loss\n1,1.0\n2,\n4,0.3\n", "column 'loss', row 1: nan is not finite"),
-            ("depth,loss\n1,1.0\n2,nan\n4,0.3\n", "column 'loss', row 1: nan is not finite"),
-            ("depth,loss\n1,1.0\n2, inf\n4,0.3\n", "column 'loss', row 1: inf is not finite"),
+            ("depth,loss\n1,1.0\n2,0.5\n4,0\n", "row 3 (line 4)"),
+            ("depth,loss\n1,1.0\n2,-0.5\n4,0.3\n", "row 2 (line 3)"),
+            ("depth,loss\n0,1.0\n2,0.5\n4,0.3\n", "row 1 (line 2)"),
+            ("depth,loss\n1,1.0\n2,\n4,0.3\n", "row 2 (line 3)"),
+            ("depth,loss\n1,1.0\n2,nan\n4,0.3\n", "row 2 (line 3)"),
+            ("depth,loss\n1,1.0\n2, inf\n4,0.3\n", "row 2 (line 3)"),
         ],
     )
-    def test_refused_fit(self, call, tmp_path, text, sentence):
-        """A table that the law cannot be fitted to: status 1, and the row and the rule are named."""
-        for options in ((), ("--json",)):
-            done = call("fit", csv(tmp_path, text), *options)
-            assert done.status == 1 and sentence in done.err
-            assert done.err.splitlines()[-1] == "depthlaw: 1 of 1 fits are not to be trusted: see above"
-        assert sentence in done.json()[0]["notes"][0]
+    def test_rows_that_no_law_can_take(self, call, tmp_path, text, sentence):
+        """Zero, negative, blank, non-finite: refused with status 2 and the row named, unless left out."""
+        done = call("fit", csv(tmp_path, text))
+        assert done.status == 2 and sentence in done.err and "--drop-invalid" in done.err
+        left_out = call("fit", csv(tmp_path, text), "--drop-invalid")
+        assert left_out.status == 1 and "2 distinct depth(s)" in left_out.err
 
     def test_no_rows(self, call, tmp_path):
         """A table with columns and no rows has no fit, which is said."""
@@ -204,26 +253,40 @@ class TestFit:
         assert_one_sentence(done, 1)
         assert "there are no rows, so there is no fit" in done.err
 
-    def test_floor(self, call, tmp_path):
-        """A file's floor is 0 unless told; 'free' fits it; one above the smallest loss is refused."""
+    def test_fixed_and_free(self, call, tmp_path):
+        """A floor that is given is taken; one that is not is found."""
         path = csv(tmp_path, "depth,loss\n" + "".join(f"{d},{1 / d + 0.1}\n" for d in (1, 2, 4, 8, 16)))
-        assert call("fit", path, "--json", "--floor", "0.1").json()[0]["alpha"] == pytest.approx(1.0)
-        assert call("fit", path, "--json", "--floor", "free").json()[0]["alpha"] == pytest.approx(
-            1.0, abs=1e-4
+
+        def alpha(*options):
+            return call("fit", path, "--json", "-", *options).json()["parameters"]["alpha"]["estimate"]
+
+        assert alpha("--fix", "L_0=0.1") == pytest.approx(1.0)
+        assert alpha() == alpha("--fix", "L_0=free") == pytest.approx(1.0, abs=1e-6)
+        assert alpha("--fix", "L_0=0") < 0.9
+
+    def test_a_law_of_ones_own(self, call, tmp_path):
+        """A formula with columns mapped and derived, another objective, a bound: the planted numbers."""
+        rows = [(n, t, 1.5 + 3 * n**-0.4 + 20 * t**-0.3) for n in (1, 2, 5, 9) for t in (10, 30, 90, 400)]
+        text = "size;Total FLOPs;loss\n" + "".join(f"{n};{6 * n * t};{loss!r}\n" for n, t, loss in rows)
+        path = csv(tmp_path, text)
+        done = call(
+            *("fit", path, "--law", "E + A*n**-a + B*d**-b", "--map", "n=size", "--map", "C=Total FLOPs"),
+            *("--derive", "d=C/(6*n)", "--objective", "huber", "--bound", "a=0:2", "--json", "-"),
         )
-        default = call("fit", path, "--json")
-        assert default.json() == call("fit", path, "--json", "--floor", "0").json()
-        assert default.json()[0]["alpha"] < 0.9
-        done = call("fit", path, "--floor", "0.5")
-        assert done.status == 1 and "floor: 0.5 is not below the smallest loss" in done.err
+        found = {name: p["estimate"] for name, p in done.json()["parameters"].items()}
+        planted = {"E": 1.5, "A": 3, "a": 0.4, "B": 20, "b": 0.3}
+        assert found == pytest.approx(planted, rel=1e-5) and done.status == 0
 
     def test_of_results(self, call, tiny_results):
         """A folder of results is fitted as its spec says, to what `run` wrote beside the records."""
-        done = call("fit", tiny_results, "--json")
+        done = call("fit", tiny_results, "--json", "-", "--accept-unidentified")
         assert done.status == 0
-        assert done.json() == json.loads((tiny_results / "fits.json").read_text())
+        answers = [{name: v for name, v in answer.items() if name != "fit"} for answer in done.json()]
+        assert answers == json.loads((tiny_results / "fits.json").read_text())
         assert [answer["teacher"] for answer in done.json()] == ["independent", "tied"]
-        by_seed = call("fit", tiny_results, "--json", "--by", "teacher", "--by", "seed", "--group", "none")
+        by_seed = call(
+            "fit", tiny_results, "--json", "-", "--by", "teacher", "--by", "seed", "--group", "none"
+        )
         assert [(a["teacher"], a["seed"]) for a in by_seed.json()] == [
             ("independent", 0),
             ("independent", 1),
@@ -235,7 +298,7 @@ class TestFit:
         """A fit without all of the sweep's students is shown, and not to be trusted."""
         out = shutil.copytree(tiny_results, tmp_path / "out")
         next(out.glob("jobs/*/record.json")).unlink()
-        done = call("fit", out, "--json")
+        done = call("fit", out, "--json", "-")
         assert done.status == 1 and sum(answer["rows"] for answer in done.json()) == 9
         assert f"1 job(s) of {out} have no record yet: the same `depthlaw run` continues" in done.err
 
@@ -498,7 +561,7 @@ class TestSurroundings:
             assert done.status == 0, done.err
             assert done.out.isascii() and done.err.isascii() and len(done.out) > 100
         named = csv(tmp_path, "depth,loss,name\n" + "".join(f"{d},{1 / d},größe\n" for d in (1, 2, 4)))
-        done = spawn("fit", named, "--by", "name", **plain)
+        done = spawn("fit", named, "--by", "name", "--fix", "L_0=0", **plain)
         assert done.status == 0 and "gr??e" in done.out and "name gr??e: The rows follow" in done.err
 
     def test_name_clash(self, spawn, tmp_path):

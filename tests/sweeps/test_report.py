@@ -1,5 +1,6 @@
 """Laws of the answers: one fit a condition, and whatever is left out, refused or unknown is said."""
 
+import dataclasses
 import datetime
 import io
 import json
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sweeps._config import ConfigError
-from sweeps._report import answers, as_json, exponents_table, sentences
+from sweeps._report import answers, as_json, depth_question, exponents_table, sentences
 from sweeps.laws import Regime
 
 
@@ -35,16 +36,21 @@ def table(**columns):
     return pl.DataFrame(rows).with_columns(**columns)
 
 
+def ask(rows, by, group=("seed",)):
+    """The answers of the depth law above a floor of 0."""
+    return answers(rows, dataclasses.replace(depth_question(by, 0.0), group=group))
+
+
 def test_a_fit_each_condition():
     """Every combination of the columns `by` has its own exponent and regime."""
-    found = answers(table(), ("teacher",), 0.0)
+    found = ask(table(), ("teacher",))
     assert [answer.condition for answer in found] == [{"teacher": "independent"}, {"teacher": "tied"}]
     # A scatter of 0.01 in log loss over log depths of variance 0.6, eight rows: ± 0.005.
     assert [answer.fit.estimates["alpha"] for answer in found] == pytest.approx([1, 3], abs=0.03)
     assert [answer.regime for answer in found] == [Regime.ENSEMBLE_AVERAGING, Regime.PROCEDURAL_ASSEMBLY]
     assert [(answer.rows, answer.left_out, answer.trusted) for answer in found] == [(8, 0, True)] * 2
     assert found[0].update_angle == 0.5 and found[0].teacher_update_angle is None
-    [all_in_one] = answers(table(), (), 0.0)
+    [all_in_one] = ask(table(), ())
     assert all_in_one.condition == {} and all_in_one.rows == 16
 
 
@@ -52,8 +58,8 @@ def test_diverged_students_are_left_out_and_said():
     """A diverged row is no part of the fit, is counted, said, and takes the trust away."""
     loss = pl.when(pl.int_range(pl.len()) == 3).then(None).otherwise(pl.col("loss"))
     status = pl.when(pl.int_range(pl.len()) == 3).then(pl.lit("diverged")).otherwise(pl.col("status"))
-    found = answers(table(loss=loss, status=status), ("teacher",), 0.0)
-    without = answers(table()[[0, 1, 2, *range(4, 16)]], ("teacher",), 0.0)
+    found = ask(table(loss=loss, status=status), ("teacher",))
+    without = ask(table()[[0, 1, 2, *range(4, 16)]], ("teacher",))
     assert found[0].fit.estimates == without[0].fit.estimates
     assert [(answer.rows, answer.left_out, answer.trusted) for answer in found] == [
         (7, 1, False),
@@ -65,7 +71,7 @@ def test_diverged_students_are_left_out_and_said():
 @pytest.mark.parametrize("status", [pl.lit("finished"), pl.lit(3), pl.lit(None), pl.lit(None, pl.String)])
 def test_other_peoples_status(status):
     """A status that is not `diverged`, in whatever type, leaves no row out."""
-    found = answers(table(status=status), (), 0.0)
+    found = ask(table(status=status), ())
     assert [(answer.rows, answer.left_out) for answer in found] == [(16, 0)]
 
 
@@ -73,29 +79,33 @@ def test_a_refused_condition_is_no_other_ones():
     """One condition's bad row refuses that fit alone, and is named as the table counts it."""
     loss = pl.when(pl.int_range(pl.len()) == 13).then(-1.0).otherwise(pl.col("loss"))
     status = pl.when(pl.int_range(pl.len()) == 9).then(pl.lit("diverged")).otherwise(pl.col("status"))
-    found = answers(table(loss=loss, status=status), ("teacher",), 0.0)
+    found = ask(table(loss=loss, status=status), ("teacher",))
     assert found[0].trusted and found[0].fit is not None
     assert found[1].fit is None and not found[1].trusted and found[1].regime is Regime.NOT_RESOLVED
-    assert "column 'loss', row 13 (depth 4): -1 must be > 0" in found[1].problem
-    assert any(said.startswith("teacher tied: no fit: column 'loss', row 13") for said in sentences(found))
+    assert "column 'loss', row 14 (depth 4): -1 must be > 0" in found[1].problem
+    assert any(said.startswith("teacher tied: no fit: column 'loss', row 14") for said in sentences(found))
 
 
 def test_missing_columns():
     """A column that is not there is refused by name, before any fit."""
-    for by, group, lost in ((("techer",), "seed", "techer"), ((), "run", "run"), (("x", "y"), "seed", "x")):
+    for by, group, lost in (
+        (("techer",), ("seed",), "techer"),
+        ((), ("run",), "run"),
+        (("x", "y"), ("seed",), "x"),
+    ):
         with pytest.raises(ConfigError, match=f"column '{lost}' is not in the table: it has teacher, seed, "):
-            answers(table(), by, 0.0, group)
+            ask(table(), by, group)
     for column in ("depth", "loss"):
         with pytest.raises(ConfigError, match=f"column '{column}' is not in the table: it has teacher, seed"):
-            answers(table().drop(column), (), 0.0)
-    [answer] = answers(table().select("depth", "loss"), (), 0.0)
-    assert "The table has no column 'seed': rows are taken as independent." in sentences([answer])
+            ask(table().drop(column), ())
+    [answer] = ask(table().select("depth", "loss"), ())
+    assert answer.fit.provenance.group_columns == () and answer.fit.levels == {}
 
 
 def test_nothing_to_fit():
     """A table without rows has no answers; two depths have one without a fit."""
-    assert answers(table().clear(), ("teacher",), 0.0) == []
-    [answer] = answers(table().filter(pl.col("depth") < 8), (), 0.0)
+    assert ask(table().clear(), ("teacher",)) == []
+    [answer] = ask(table().filter(pl.col("depth") < 8), ())
     assert answer.fit is None and "2 distinct depth(s) [2.0, 4.0]" in answer.problem
 
 
@@ -107,7 +117,7 @@ def test_json_holds_only_json():
         update_angle=pl.lit("wide"),
     )
     few = odd.filter((pl.col("depth") < 8) & pl.col("teacher").is_nan())
-    for found in (answers(odd, ("teacher", "day", "day"), 0.0), answers(few, ("teacher",), 0.0)):
+    for found in (ask(odd, ("teacher", "day", "day")), ask(few, ("teacher",))):
         plain = [as_json(answer) for answer in found]
         assert json.loads(json.dumps(plain, allow_nan=False)) == plain
         assert {entry["teacher"] for entry in plain} == {None}
@@ -118,8 +128,8 @@ def test_json_holds_only_json():
 
 def test_table_for_a_terminal():
     """The terminal's table has a row an answer, with the exponent and its interval, or why there is none."""
-    found = answers(table(), ("teacher",), 0.0)
-    refused = answers(table().filter(pl.col("depth") < 8), ("teacher",), 0.0)
+    found = ask(table(), ("teacher",))
+    refused = ask(table().filter(pl.col("depth") < 8), ("teacher",))
     console = Console(width=160, file=io.StringIO())
     console.print(exponents_table([found[0], refused[1]]))
     text = console.file.getvalue()

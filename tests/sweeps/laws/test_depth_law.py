@@ -4,15 +4,25 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.laws import DepthLaw, local_exponents
+from sweeps.laws import DepthLaw, LogSquares, fit, local_exponents
+from sweeps.laws._problem import Problem, build
+from sweeps.laws._table import read
 
 DEPTH = np.array([1.0, 3, 4, 6, 8, 12, 16, 48])
 
 
-@settings(deadline=None)
+def _problem() -> Problem:
+    """The law on losses of 1, so that a residual is the logarithm of the prediction; order (c, L_0, alpha)."""
+    law = DepthLaw()
+    rows = read(law, {"depth": DEPTH, "loss": np.ones(DEPTH.size)})
+    problem = build(law, law.parameters, rows, LogSquares(), ())
+    assert problem.free == ("c", "L_0", "alpha")
+    return problem
+
+
 @given(
     log_c=st.floats(-5, 5),
     alpha=st.floats(-1, 4),
@@ -26,42 +36,46 @@ def test_derivatives_are_exact(log_c: float, alpha: float, floor: float, which: 
     < 2 / L^3 in L_0. With h = 1e-5, or 1e-5 L_0, the first is below 1e-9 and below 4e-11 of the derivative,
     and the second, at |f| < 21, below 5e-15 / 1e-7 = 5e-8.
     """
-    law, columns, h = DepthLaw(), {"depth": DEPTH}, 1e-5 * (floor if which == 2 else 1)
-    theta = np.array([log_c, alpha, floor])
-    up, down = theta.copy(), theta.copy()
-    up[which] += h
-    down[which] -= h
-    rise = law.log_loss(list(up), columns) - law.log_loss(list(down), columns)
-    exact = law.gradient(list(theta), columns)[which]
-    np.testing.assert_allclose(exact, rise / (2 * h), rtol=1e-9, atol=5e-8)
+    problem, h = _problem(), 1e-5 * (floor if which == 1 else 1)
+    theta = np.array([log_c, floor, alpha])
+    moved = theta + h * np.array([0, 1, -1])[:, None] * (np.arange(3) == which)
+    point = problem.at(moved)
+    rise = point.residual[1] - point.residual[2]
+    np.testing.assert_allclose(point.jacobian[0, which], rise / (2 * h), rtol=1e-9, atol=5e-8)
 
 
 def test_a_floor_of_zero_is_a_straight_line() -> None:
     """With L_0 = 0 exactly, log L is log c - alpha log l, and L_0 has a finite derivative."""
-    law, columns = DepthLaw(floor=0.0), {"depth": DEPTH}
-    theta = [np.array(0.7), np.array(1.3), np.array(0.0)]
-    np.testing.assert_allclose(law.log_loss(theta, columns), 0.7 - 1.3 * np.log(DEPTH), rtol=1e-15)
-    slope = law.gradient(theta, columns)
-    np.testing.assert_array_equal(slope[0], 1)
-    np.testing.assert_allclose(slope[2], DEPTH**1.3 / math.exp(0.7), rtol=1e-14)
+    point = _problem().at(np.array([[0.7, 0.0, 1.3]]))
+    np.testing.assert_allclose(point.residual[0], 0.7 - 1.3 * np.log(DEPTH), rtol=0, atol=1e-15 * 5)
+    np.testing.assert_allclose(point.jacobian[0, 0], 1, rtol=1e-14)
+    np.testing.assert_allclose(point.jacobian[0, 1], DEPTH**1.3 / math.exp(0.7), rtol=1e-14)
 
 
-def test_the_equation_says_what_is_fixed() -> None:
-    """The text of a law tells a fixed floor from a free one; bounds of the parameters agree with it."""
-    assert DepthLaw(floor=0.25).equation == "loss = c * depth**-alpha + L_0, L_0 = 0.25 fixed"
-    assert DepthLaw().equation == "loss = c * depth**-alpha + L_0"
-    assert [p.fixed for p in DepthLaw(floor=0.25).parameters] == [False, False, True]
-    assert [p.fixed for p in DepthLaw().parameters] == [False, False, False]
+def test_a_fit_says_what_is_fixed() -> None:
+    """A fixed floor is in the fit's limits and its estimate is exactly the value, as is its interval."""
+    table = {"depth": DEPTH, "loss": 2 / DEPTH + 0.25}
+    found = fit(DepthLaw(), table, fix={"L_0": 0.25}, interval="none")
+    assert found.law.equation == "loss = c * depth**-alpha + L_0"
+    assert found.limits == {"L_0": (0.25, 0.25)} and found.free == ("c", "alpha")
+    assert [found.parameters[name].fixed for name in ("c", "alpha", "L_0")] == [False, False, True]
+    assert found.estimates["L_0"] == 0.25 and found.intervals["L_0"] == (0.25, 0.25)
+    assert fit(DepthLaw(), table, interval="none").limits == {}
 
 
-@pytest.mark.parametrize("floor", [-1e-9, math.nan, math.inf])
-def test_a_floor_is_a_finite_loss(floor: float) -> None:
-    """A negative, infinite or undefined floor is refused where the law is made."""
-    with pytest.raises(ValueError, match=r"floor: .* is not a finite number >= 0; give the irreducible loss"):
-        DepthLaw(floor=floor)
+@pytest.mark.parametrize(
+    ("floor", "message"),
+    [
+        (math.nan, r"L_0: the bounds nan to nan leave no value"),
+        (math.inf, r"L_0: inf is not a finite number"),
+    ],
+)
+def test_a_floor_is_a_finite_loss(floor: float, message: str) -> None:
+    """An infinite or undefined floor is refused by name."""
+    with pytest.raises(ValueError, match=message):
+        fit(DepthLaw(), {"depth": DEPTH, "loss": 2 / DEPTH}, fix={"L_0": floor})
 
 
-@settings(deadline=None)
 @given(alpha=st.floats(-2, 4), log_c=st.floats(-20, 20))
 def test_local_exponents_of_a_power_law_are_constant(alpha: float, log_c: float) -> None:
     """Between any neighbouring depths a pure power law has its own exponent, at their geometric mean."""

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
-from sweeps._terminal import console, fail, floor_of, read_table, report, say
+from sweeps._terminal import console, fail, report, say
+from sweeps.cli._fits import fit, predict
+from sweeps.cli._questions import allocate, compare, holdout, sensitivity
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from sweeps._report import Answer
     from sweeps._run import Policy, RunSummary
-    from sweeps._spec import FitSpec
     from sweeps._status import Reader
     from sweeps.executors import Where
 
@@ -191,12 +190,13 @@ def table(
     import json
 
     from sweeps._files import write_atomic
+    from sweeps._source import table_of
     from sweeps._store import Store
 
     if format is None:
         suffix = out.suffix.lower().removeprefix(".") if out else ""
         format = Format(suffix) if suffix in tuple(Format) else Format.CSV
-    rows, skipped = _table_of(folder)
+    rows, skipped = table_of(folder)
     buffer = io.BytesIO()
     if format is Format.CSV:
         rows.write_csv(buffer)
@@ -220,36 +220,8 @@ def table(
         fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
-@app.command()
-def fit(
-    source: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="A .csv, .parquet or .json file, or a folder of results.")
-    ],
-    by: Annotated[
-        list[str] | None, typer.Option(help="Column(s) that tell one fit from another; repeatable.")
-    ] = None,
-    group: Annotated[
-        str, typer.Option(help="Column of the replicates; 'none' for independent rows.")
-    ] = "seed",
-    floor: Annotated[
-        str | None,
-        typer.Option(
-            help="Irreducible loss L_0: a number, or 'free' to fit it (default: as the folder's spec, or 0)."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
-) -> None:
-    """Fit loss = c * depth^-alpha + L_0 to a table, ours or your own (columns depth, loss)."""
-    from sweeps._report import answers
-    from sweeps._spec import FitSpec
-
-    rows, asked, missing = _results(source) if source.is_dir() else (read_table(source), FitSpec((), 0.0), 0)
-    level = asked.floor if floor is None else floor_of(floor)
-    found = answers(rows, asked.by if by is None else tuple(by), level, None if group == "none" else group)
-    _show(found, as_json)
-    if missing:
-        fail(f"{missing} job(s) of {source} have no record yet: the same `depthlaw run` continues", 1)
-    _exit_unless_trusted(found)
+for command in (fit, predict, compare, sensitivity, holdout, allocate):
+    app.command()(command)
 
 
 @app.command()
@@ -305,7 +277,7 @@ def _run_and_fit(
 ) -> "tuple[RunSummary, list[Answer]]":
     from sweeps._files import write_json
     from sweeps._progress import Several, watcher
-    from sweeps._report import answers, as_json
+    from sweeps._report import answers, as_json, depth_question
     from sweeps._run import run_sweep
     from sweeps._spec import load_spec
     from sweeps._status import Live
@@ -326,20 +298,16 @@ def _run_and_fit(
     rows = summary.store.table(skipped)
     for sentence in skipped:
         say(sentence)
-    found = answers(rows, spec.fit.by, spec.fit.floor) if len(rows) else []
+    found = answers(rows, depth_question(spec.fit.by, spec.fit.floor)) if len(rows) else []
     write_json(out / "fits.json", [as_json(answer) for answer in found])
     _show(found)
     return summary, found
 
 
-def _show(found: "list[Answer]", in_json: bool = False) -> None:
-    import json
+def _show(found: "list[Answer]") -> None:
+    from sweeps._report import exponents_table, sentences
 
-    from sweeps._report import as_json, exponents_table, sentences
-
-    if in_json:
-        print(json.dumps([as_json(answer) for answer in found], indent=1, allow_nan=False))
-    elif found:
+    if found:
         console().print(exponents_table(found))
     for sentence in sentences(found):
         say(sentence)
@@ -404,7 +372,7 @@ def _exit_unless_trusted(found: "list[Answer]") -> None:
 def _fit_so_far(reader: "Reader") -> Any:
     """A table of exponents; None where there are no rows, or too many for a quick look."""
     from sweeps._config import ConfigError, decode
-    from sweeps._report import answers, exponents_table
+    from sweeps._report import answers, depth_question, exponents_table
     from sweeps._spec import FitSpec
     from sweeps._status import MOST_ROWS
 
@@ -415,7 +383,7 @@ def _fit_so_far(reader: "Reader") -> Any:
         return None
     asked = decode(FitSpec, reader.store.spec().get("fit", {}), "fit")
     try:
-        return exponents_table(answers(rows, asked.by, asked.floor))
+        return exponents_table(answers(rows, depth_question(asked.by, asked.floor)))
     except ConfigError:
         return None
 
@@ -433,28 +401,3 @@ def _dry_run(name: str, settings: list[str], workers: int | None) -> None:
         f"{cost.bytes / 2**20:.0f} MiB of arrays a process",
         highlight=False,
     )
-
-
-def _table_of(folder: Path) -> "tuple[pl.DataFrame, list[str]]":
-    """The rows of a sweep, and a sentence, already said, about each record that cannot be read."""
-    from sweeps._store import Store
-
-    store = Store(folder)
-    store.spec()
-    skipped: list[str] = []
-    rows = store.table(skipped)
-    for sentence in skipped:
-        say(sentence)
-    return rows, skipped
-
-
-def _results(folder: Path) -> "tuple[pl.DataFrame, FitSpec, int]":
-    """The rows of a sweep, how it is to be fitted, and the number of its jobs that have no record."""
-    from sweeps._jobs import expand
-    from sweeps._spec import parse_spec
-    from sweeps._store import Store
-
-    store = Store(folder)
-    spec = parse_spec(store.spec(), str(folder / "spec.json"))
-    missing = sum(not store.is_done(job) for job in expand(spec.kind, spec.configs))
-    return _table_of(folder)[0], spec.fit, missing

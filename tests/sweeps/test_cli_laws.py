@@ -1,0 +1,161 @@
+"""Laws of the commands about laws: they say what the library says, in rows and sentences."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sweeps.laws import Huber, LoopedLaw, fit
+
+from .laws.looped_design import looped_table
+
+LOOPED = ("--law", "looped", "--objective", "huber")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The looped experiment's design with losses by the law and 0.01 nats of noise, as CSV."""
+    path = tmp_path_factory.mktemp("looped") / "looped.csv"
+    pl.DataFrame(looped_table(0.01, 0)).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(table, tmp_path_factory):
+    """A saved fit of it."""
+    path = tmp_path_factory.mktemp("fit") / "fit.json"
+    found = fit(LoopedLaw(), looped_table(0.01, 0), objective=Huber(1e-3), resamples=100)
+    path.write_text(found.to_json())
+    return path
+
+
+def rows(done):
+    """Standard output as a table."""
+    assert done.status == 0, done.err
+    return pl.read_csv(done.out.encode())
+
+
+class TestCompare:
+    def test_phi(self, call, table):
+        """phi = 0 and phi = 1 are rejected on rows made with 0.459, and predict worse."""
+        laws = ("--law", "looped", "--law", "looped; phi=0", "--law", "looped; phi=1")
+        done = call("compare", table, *laws, "--objective", "huber", "--folds", "4")
+        found = rows(done)
+        assert found["candidate"].to_list() == ["looped", "looped; phi=0", "looped; phi=1"]
+        assert found["held_out"].arg_min() == 0 and found["rejected"].to_list() == [None, True, True]
+        assert "looped; phi=1 within looped: rejected at 5 %" in done.err
+
+    def test_own_formula(self, call, table):
+        """A formula of one's own stands beside a law."""
+        done = call("compare", table, "--law", "looped", "--law", "E + B*num_tokens**-b", "--folds", "3")
+        assert rows(done)["held_out"].arg_min() == 0
+
+    @pytest.mark.parametrize(
+        ("laws", "sentence"),
+        [
+            (("looped", "looped; psi=0"), "'psi' is no parameter of the law"),
+            (("looped", "looped; phi"), "--fix 'phi': write NAME=VALUE"),
+            (("looped", "looped"), "looped"),
+            (("looped", "width-depth-data"), "depth"),
+        ],
+    )
+    def test_wrong_calls(self, call, table, laws, sentence):
+        """What cannot be compared is refused in a sentence."""
+        done = call("compare", table, *(part for law in laws for part in ("--law", law)))
+        assert done.status == 2 and sentence in done.err and done.err.count("\n") == 1
+
+
+def test_sensitivity(call, table, tmp_path):
+    """A row for each choice, and a figure; a choice that cannot be fitted has its reason."""
+    out = tmp_path / "scan.csv"
+    done = call(
+        *("sensitivity", table, "--law", "looped", "--parameter", "phi", "--drop-top", "0:114:57"),
+        *("--out", out, "--plot", tmp_path / "scan.png"),
+    )
+    assert done.status == 0, done.err
+    found = pl.read_csv(out)
+    assert found["drop_top"].to_list() == [0, 57, 114] * 2
+    assert found["objective"].to_list() == ["log-squares"] * 3 + ["huber"] * 3
+    whole = found.filter(pl.col("drop_top") == 0)
+    assert ((whole["lower"] < 0.459) & (0.459 < whole["upper"])).all() and whole["identified"].all()
+    assert found.filter(pl.col("drop_top") == 114)["reason"].str.len_chars().min() > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"scan.csv", "scan.png", "scan.pdf"}
+
+
+def test_holdout(call, table):
+    """Rows above the threshold are predicted from those below: within a percent here."""
+    done = call("holdout", table, "--law", "looped", "--along", "flops", "--above", "5e18")
+    found = rows(done)
+    assert len(found) == 4 * (5 + 4) and found["flops"].min() > 5e18
+    assert (found["predicted"] / found["observed"] - 1).abs().mean() < 0.01
+    assert "95 % prediction interval" in done.err
+    assert call("holdout", table, "--law", "looped", "--along", "flops", "--above", "1e30").status == 2
+
+
+class TestAllocate:
+    def test_budgets(self, call, saved):
+        """A row for each budget and number of recurrences; sizes and data grow with compute."""
+        done = call("allocate", saved, "--budget", "1e19", "--budget", "1e20", "--recur", "1", "--recur", "4")
+        found = rows(done)
+        assert (
+            found["num_recur"].to_list() == [1, 4, 1, 4]
+            and found["flops"].to_list() == [1e19] * 2 + [1e20] * 2
+        )
+        assert ((found["width_lower"] < found["width"]) & (found["width"] < found["width_upper"])).all()
+        # N* grows as C^(beta / (alpha + beta)) = C^0.65, were FLOPs 6 N D.
+        assert done.err.count("num_params grows as C^0.6") == 2
+
+    def test_profile(self, call, saved):
+        """The loss along a profile is lowest where the law says, not where a parabola does."""
+        done = call("allocate", saved, "--budget", "1e19", "--profile", "--recur", "4")
+        found = rows(done)
+        assert found["loss"].arg_min() == len(found) // 2
+        assert "a parabola in log N through these points says" in done.err
+
+    def test_equivalent(self, call, saved):
+        """The worked example of arXiv:2604.21106: 410 M unique parameters at r = 4 count as about 580 M."""
+        found = rows(call("allocate", saved, "--equivalent", "200e6,210e6,4"))
+        assert found["unique"][0] == 410e6 and found["lower"][0] < 580e6 < found["upper"][0]
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            ((), "give --budget, or --equivalent"),
+            (("--budget", "-1"), "budget"),
+            (("--equivalent", "1,2"), "write ONCE,RECURRENT,R"),
+            (("--budget", "1e19", "--recur", "3"), "are not all divisors of layers = 16"),
+        ],
+    )
+    def test_wrong_calls(self, call, saved, arguments, sentence):
+        """What cannot be answered is refused in a sentence."""
+        done = call("allocate", saved, *arguments)
+        assert done.status == 2 and sentence in done.err and done.err.count("\n") == 1
+
+    def test_a_law_without_a_budget(self, call, tmp_path):
+        """The depth law says nothing of FLOPs."""
+        depth = np.array([2.0, 4, 8, 16, 32])
+        from sweeps.laws import DepthLaw
+
+        path = tmp_path / "fit.json"
+        path.write_text(fit(DepthLaw(), {"depth": depth, "loss": 1 / depth + 0.1}).to_json())
+        done = call("allocate", path, "--budget", "1e19")
+        assert done.status == 2 and "the law depth has no budget" in done.err
+
+
+def test_fit_draws(call, table, tmp_path):
+    """`fit --plot` writes the law's parts, residuals and profiles; the saved fit names its table."""
+    done = call(
+        "fit",
+        table,
+        *LOOPED,
+        "--resamples",
+        "50",
+        "--plot",
+        tmp_path / "f.png",
+        "--json",
+        tmp_path / "f.json",
+    )
+    assert done.status == 0, done.err
+    assert {path.name for path in tmp_path.iterdir()} == {"f.png", "f.pdf", "f.json"}
+    assert json.loads((tmp_path / "f.json").read_text())["provenance"]["source"]["table"] == "looped.csv"
