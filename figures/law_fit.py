@@ -216,11 +216,15 @@ def _terms(law: Law) -> Terms:
     return _signed(ast.parse(law.formula.strip(), mode="eval").body)
 
 
+def _names(term: ast.expr) -> list[str]:
+    return parse(ast.unparse(term)).names()
+
+
 def _pieces(law: Law) -> list[tuple[tuple[str, ...], Terms]]:
     """The parts of a law, their columns and signed terms, in the order of the columns."""
     found: list[tuple[set[str], Terms]] = []
     for sign, term in _terms(law):
-        mine = set(parse(ast.unparse(term)).names()) & set(law.columns)
+        mine = set(_names(term)) & set(law.columns)
         joined = [piece for piece in found if piece[0] & mine]
         if mine:
             found = [piece for piece in found if piece not in joined]
@@ -434,14 +438,8 @@ def _height(fit: Fit, rows: Rows) -> float:
     bend = float(weights @ kind.bend(residual) / weights.sum())
     if fit.degrees_of_freedom < 1 or not bend > 0:
         return float("nan")
-    return (
-        _quantile(fit) ** 2
-        * float(weights @ kind.slope(residual) ** 2)
-        / fit.degrees_of_freedom
-        / bend
-        / 2
-        / share
-    )
+    step = float(weights @ kind.slope(residual) ** 2) / fit.degrees_of_freedom / bend / 2
+    return _quantile(fit) ** 2 * step / share
 
 
 def title(fit: Fit) -> str:
@@ -597,11 +595,11 @@ def _plot_profile(axes: Axes, profile: Profile, fit: Fit) -> None:
 def _log(axis: Axis, *values: Array) -> None:
     """A log axis that holds the values."""
     axes, way = axis.axes, axis.axis_name  # type: ignore[attr-defined]
-    axes.set(**{f"{way}scale": "log"})
     every = np.concatenate(values)
     every = every[np.isfinite(every) & (every > 0)]
-    if every.size:
+    if every.size:  # else the axis stays linear: a log axis without a value cannot be drawn
         pad = max((every.max() / every.min()) ** 0.04, 1.001)
+        axes.set(**{f"{way}scale": "log"})
         axes.set(**{f"{way}lim": (every.min() / pad, every.max() * pad)})
         _ticks(axis, every)
 

@@ -114,15 +114,8 @@ def _plot_estimates(axes: Axes, lines: list[Line], parameter: str) -> None:
         # An end that is out of sight, or infinite, is an arrow.
         for ends, beyond, marker in ((bottom, line.lower < low, 11), (top, line.upper > high, 10)):
             gone = found & beyond
-            axes.plot(
-                x[gone],
-                ends[gone],
-                marker=marker,
-                color=colour,
-                linestyle="none",
-                markersize=5,
-                clip_on=False,
-            )
+            (arrow,) = axes.plot(x[gone], ends[gone], marker=marker, color=colour, linestyle="none")
+            arrow.set(clip_on=False, in_layout=False)
         axes.plot(
             x[~found],
             np.full((~found).sum(), 0.02),
@@ -139,16 +132,20 @@ def _plot_estimates(axes: Axes, lines: list[Line], parameter: str) -> None:
 
 
 def _range(lines: list[Line]) -> tuple[float, float]:
-    """What the axis shows: all estimates, and the intervals of those that are identified."""
-    parts = [line.estimate for line in lines]
-    parts += [ends[line.identified] for line in lines for ends in (line.lower, line.upper)]
-    every = np.concatenate(parts)
-    every = every[np.isfinite(every)]
-    if not every.size:
+    """What the axis shows: estimates, intervals of identified ones, and other ends that are not far."""
+    estimates = [line.estimate for line in lines]
+    ends = [np.concatenate([line.lower, line.upper]) for line in lines]
+    sure = [end[np.tile(line.identified, 2)] for line, end in zip(lines, ends, strict=True)]
+    seen = np.concatenate(estimates + sure)
+    seen = seen[np.isfinite(seen)]
+    if not seen.size:
         return 0.0, 1.0
-    low, high = float(every.min()), float(every.max())
+    others = np.concatenate(ends)
+    near = np.abs(others - (seen.min() + seen.max()) / 2) <= 1.5 * np.ptp(seen)
+    every = np.concatenate([seen, others[near]])
+    low, high = every.min(), every.max()
     pad = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
-    return low - pad, high + pad
+    return float(low - pad), float(high + pad)
 
 
 def _plot_values(axes: Axes, lines: list[Line]) -> None:

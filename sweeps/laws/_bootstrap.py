@@ -73,6 +73,20 @@ class Refits:
         half = self.error() * stats.t.ppf((1 + confidence) / 2, self.clusters - 1)
         return centre - half, centre + half
 
+    def drawn(self, count: int) -> Array:
+        """The good refits (R', K), each as often as its chance of `count` says, at least once."""
+        kept, chance = self.theta[self.good], self.chance[self.good]
+        if np.ptp(self.chance) == 0:
+            return kept
+        return np.repeat(kept, np.maximum(np.rint(count * chance / chance.sum()), 1).astype(np.intp), axis=0)
+
+    def widened(self, centre: Array, confidence: float) -> Array:
+        """The refits, farther apart: their percentiles are as far off as Student's t has them."""
+        drawn = self.drawn(1000)
+        normal, student = (q.ppf((1 + confidence) / 2) for q in (stats.norm, stats.t(self.clusters - 1)))
+        factor = math.sqrt(self.clusters / (self.clusters - 1)) * student / normal
+        return centre + (drawn - drawn.mean(0)) * factor
+
 
 def _quantiles(values: Array, chance: Array, tail: float) -> tuple[float, float]:
     order = np.argsort(values, kind="stable")

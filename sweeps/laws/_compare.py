@@ -19,7 +19,6 @@ from typing import Any, final
 import numpy as np
 from scipy import stats
 
-from sweeps.laws._fit import _group_columns as grouped_by
 from sweeps.laws._fit import fit
 from sweeps.laws._law import Array, Index, Law, Parameter
 from sweeps.laws._objective import LogSquares, Objective
@@ -27,7 +26,7 @@ from sweeps.laws._problem import Problem, build, with_limits
 from sweeps.laws._result import Fit
 from sweeps.laws._solve import Solution, solve
 from sweeps.laws._starts import draw
-from sweeps.laws._table import Rows, Table, read
+from sweeps.laws._table import Rows, Table, group_columns, read
 from sweeps.laws._wald import spread
 
 LEVEL = 0.05
@@ -280,7 +279,7 @@ def _tried(c: Candidate, table: Table, options: dict[str, Any]) -> _Tried:
         found = fit(c.law, table, fix=c.fix, bounds=c.bounds, **options)
     except ValueError as error:
         raise ValueError(f"candidate {c.name!r}: {error}") from None
-    columns = grouped_by(options["group"], table)
+    columns = group_columns(options["group"], table)
     rows = read(c.law, table, columns, found.weights, found.noise, found.drop_top)
     own = options.get("own")
     own = ((c.law.level,) if c.law.level else ()) if own is None else tuple(own)

@@ -1,188 +1,78 @@
-"""What the rows do not tell, each finding with a code and a sentence.
+"""What an optimum is not worth: bounds, open profiles, misfit, rows that dominate.
 
-Symbols as in `_problem` and `_wald`. Findings never change a number: they say what a number is worth.
+Symbols as in `_problem` and `_wald`.
 """
 
-import dataclasses
-import itertools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from sweeps.laws._law import Array, Law
+from sweeps.laws._finding import Finding
+from sweeps.laws._law import Array
+from sweeps.laws._optimum import Optimum, Status
 from sweeps.laws._problem import Problem, build
 from sweeps.laws._profile import Profile
 from sweeps.laws._solve import EXACT_RESIDUAL, Solution, solve
-from sweeps.laws._table import Rows
 
-CORRELATED_FROM = 0.9
 ILL_CONDITIONED_FROM = 1e3  # largest over smallest singular value of J with columns of length 1
 DIFFER_AT = 0.99  # quantile above which groups are said to differ, and curvature to be there
 FEW_FREEDOM = 5
 DOMINANT_FROM = 1.0  # of a standard error, that leaving out one row moves a headline parameter
 NO_SCATTER = EXACT_RESIDUAL**3  # rms residual of log loss that is rounding, not scatter
-RUN_COLUMNS = ("run", "run_id", "job", "run_name")
-CUT_COLUMNS = ("bptt_k", "num_backprop", "k")
-RUN_LENGTH = ("step", "num_tokens", "tokens", "flops")
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One thing that is to be known about a fit.
-
-    **Fields:** `code` one of `CODES`; `sentence`; `about` parameters or columns that it is about.
-    """
-
-    code: str
-    sentence: str
-    about: tuple[str, ...] = ()
-
-
-CODES = {
-    "not-identified": "a parameter's profile is flat, or open at a bound",
-    "at-bound": "an estimate is its bound",
-    "degenerate": "parameters trade against each other without any change of the prediction",
-    "failed": "no start gave a finite objective",
-    "budget-exhausted": "the first-order condition does not hold",
-    "few-starts-agree": "most starts ended elsewhere",
-    "ill-conditioned": "some combination of parameters is all but undetermined",
-    "correlated-predictors": "columns of the law move together",
-    "few-levels": "a column has few different values",
-    "few-degrees-of-freedom": "hardly more rows than parameters",
-    "duplicate-rows": "rows that are equal in every column of the law",
-    "dominant-rows": "one row moves a headline parameter by more than its standard error",
-    "curvature": "residuals bend along a column: the law is not the right one",
-    "checkpoint-rows": "several rows of one run, taken as independent",
-    "mixed-truncation": "runs with all and with some recurrences in the backward pass, in one fit of phi",
-    "other-recurrences": "runs evaluated with other recurrences than they were trained with",
-    "failed-refits": "bootstrap refits that did not end at an optimum",
-    "groups-differ": "groups differ in a parameter that they share",
-    "groups-agree": "groups agree better than the scatter within them explains",
-    "one-group": "a single group, so nothing is known of the variation between groups",
-    "no-scatter": "the rows follow the law to rounding",
-    "misfit": "residuals are larger than the noise that was given",
-}
-
-
-def of_rows(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, ...]) -> list[Finding]:
-    """What can be said before fitting."""
+def of_optimum(optimum: Optimum) -> list[Finding]:
+    """How it ended, and how many rows, groups and starts speak for it."""
+    problem, status = optimum.problem, optimum.status
     found = []
-    for name in law.columns:
-        levels = np.unique(rows.columns[name])
-        if levels.size < 3:
-            values = " and ".join(f"{level:g}" for level in levels)
-            what = "can be found" if levels.size < 2 else "can be told from another shape"
-            found.append(
-                Finding(
-                    "few-levels",
-                    f"{name} has {levels.size} different value(s) only ({values}): no exponent of it {what}.",
-                    (name,),
-                )
-            )
-    logs = {name: np.log(column) for name, column in rows.columns.items()}
-    for a, b in itertools.combinations(law.columns, 2):
-        if np.ptp(logs[a]) == 0 or np.ptp(logs[b]) == 0:
-            continue
-        correlation = float(np.corrcoef(logs[a], logs[b])[0, 1])
-        if abs(correlation) >= CORRELATED_FROM:
-            whole = float(np.corrcoef(np.log(rows.everything[a]), np.log(rows.everything[b]))[0, 1])
-            left_out = rows.everything[a].size - rows.loss.size
-            more = f" ({whole:.2f} with the {left_out} rows that were left out)" if left_out else ""
-            found.append(
-                Finding(
-                    "correlated-predictors",
-                    f"log {a} and log {b} have a correlation of {correlation:.2f}{more}: what one does is "
-                    "hard to tell "
-                    "from what the other does, and their exponents depend on choices such as the objective "
-                    "and "
-                    "the rows that are left out.",
-                    (a, b),
-                )
-            )
-    everything = np.stack([*rows.columns.values(), rows.loss, rows.group])
-    repeated = everything.shape[1] - np.unique(everything, axis=1).shape[1]
-    if repeated:
+    if status is Status.FAILED:
+        found.append(
+            Finding("failed", "No start gave a finite objective: the law cannot be evaluated on these rows.")
+        )
+    if status is Status.DEGENERATE:
+        found.append(degenerate(problem, optimum.theta))
+    if status is Status.BUDGET_EXHAUSTED:
         found.append(
             Finding(
-                "duplicate-rows",
-                f"{repeated} row(s) repeat another in every column of the law and in the loss: they count "
-                "twice. "
-                "Leave them out, or give weights.",
+                "budget-exhausted",
+                f"The gradient is not small after {optimum.budget} iteration(s); raise budget or starts.",
             )
         )
-    return found + _runs(law, rows, table, clustered) + _recurrences(law, rows, table)
-
-
-def _column(table: Mapping[str, Any], name: str, rows: Rows) -> np.ndarray | None:
-    """A further column of the table in the order of the rows; None where there is none."""
-    if name not in table:
-        return None
-    values = table[name]
-    return np.asarray(list(values), dtype=object)[rows.place]
-
-
-def _runs(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, ...]) -> list[Finding]:
-    for name in RUN_COLUMNS:
-        run = _column(table, name, rows)
-        if run is None or name in clustered:
-            continue
-        for length in RUN_LENGTH:
-            column = _column(table, length, rows)
-            if column is None:
-                continue
-            per_run: dict[Any, set[Any]] = {}
-            for key, value in zip(run, column, strict=True):
-                per_run.setdefault(key, set()).add(value)
-            several = sum(len(values) > 1 for values in per_run.values())
-            # A job that trains students of many depths has many rows of one length.
-            if several and 2 * several >= len(per_run):
-                return [
-                    Finding(
-                        "checkpoint-rows",
-                        f"{several} of {len(per_run)} runs (column {name!r}) have rows at several {length}: "
-                        "checkpoints of one run err together, so intervals are too narrow. Keep each run's "
-                        "last "
-                        f"row, or give --group {name}.",
-                        (name, length),
-                    )
-                ]
-    return []
-
-
-def _recurrences(law: Law, rows: Rows, table: Mapping[str, Any]) -> list[Finding]:
-    if "num_recur" not in law.columns:
-        return []
-    found, recur = [], rows.columns["num_recur"]
-    for name in CUT_COLUMNS:
-        kept = _column(table, name, rows)
-        if kept is None or any(not isinstance(value, int | float) for value in kept):
-            continue
-        cut = kept.astype(np.float64) < recur
-        if cut.any() and not cut.all() and (~cut & (recur > 1)).any():
+    if optimum.good:
+        found += of_bounds(problem, optimum.solution)
+        if 2 * optimum.reached < len(optimum.starts):
             found.append(
                 Finding(
-                    "mixed-truncation",
-                    f"{int(cut.sum())} row(s) were trained with fewer recurrences in the backward pass "
-                    f"({name}) than num_recur, the others with all: phi of the two differs, so fit them "
-                    "apart.",
-                    (name,),
+                    "few-starts-agree",
+                    f"Only {optimum.reached} of {len(optimum.starts)} starts reached the best objective; "
+                    "raise "
+                    "starts.",
                 )
             )
-    trained = _column(table, "r_train", rows)
-    if trained is not None and all(isinstance(value, int | float) for value in trained):
-        other = int((trained.astype(np.float64) != recur).sum())
-        if other:
-            found.append(
-                Finding(
-                    "other-recurrences",
-                    f"{other} row(s) were evaluated at another number of recurrences than r_train: what a "
-                    "recurrence is worth in training is not what it is worth afterwards.",
-                    ("r_train",),
-                )
+    columns = optimum.rows.group_columns
+    if columns and len(optimum.rows.labels) == 1:
+        found.append(
+            Finding(
+                "one-group",
+                f"Column {', '.join(columns)} has one group: intervals leave out the variation between "
+                "groups.",
+                columns,
             )
-    return found
+        )
+    return found + of_freedom(optimum.freedom, problem.rows)
+
+
+def of_residuals(optimum: Optimum, covariance: Array) -> list[Finding]:
+    """What the residuals at an optimum say of the law and of the rows."""
+    problem, theta = optimum.problem, optimum.theta
+    found = of_condition(problem, theta) + of_groups(optimum) + of_noise(problem, optimum.total)
+    if problem.objective.of_logs and optimum.total <= problem.weights.sum() * NO_SCATTER**2:
+        said = "The rows follow the law to rounding: no scatter is left to estimate an error from."
+        return [*found, Finding("no-scatter", said)]
+    found += of_curvature(problem, theta)
+    return found + of_dominance(problem, theta, covariance, optimum.law.headline, optimum.rows.place)
 
 
 def of_freedom(freedom: int, rows: int) -> list[Finding]:
@@ -224,7 +114,7 @@ def of_bounds(problem: Problem, solution: Solution) -> list[Finding]:
 
 
 def of_profiles(
-    problem: Problem, profiles: list[Profile], headline: tuple[str, ...], confidence: float
+    problem: Problem, profiles: Sequence[Profile], headline: tuple[str, ...], confidence: float
 ) -> list[Finding]:
     """A finding for each parameter whose profile is open, with the range of the headline over it."""
     found = []
@@ -386,12 +276,13 @@ def of_dominance(
     return found
 
 
-def of_groups(problem: Problem, law: Law, rows: Rows, solution: Solution, budget: int) -> list[Finding]:
+def of_groups(optimum: Optimum) -> list[Finding]:
     """Whether groups differ in a shared parameter, by F test of one value for each group.
 
     The test is exact for a law that is linear in its coordinates, such as the depth law with a floor of 0.
     """
-    total = float(solution.total[0])
+    problem, law, rows = optimum.problem, optimum.law, optimum.rows
+    solution, total, budget = optimum.solution, optimum.total, optimum.budget
     if not problem.own or not problem.objective.quadratic or total <= problem.rows * NO_SCATTER**2:
         return []
     names = []

@@ -11,11 +11,10 @@ from typing import Any, final
 import numpy as np
 from scipy import stats
 
-from sweeps.laws._fit import _group_columns as grouped_by
 from sweeps.laws._fit import fit
 from sweeps.laws._law import Array, Index, Law
 from sweeps.laws._result import Fit
-from sweeps.laws._table import Label, Table, read
+from sweeps.laws._table import Label, Table, group_columns, read
 
 
 @final
@@ -69,10 +68,10 @@ class Holdout:
         return float(((self.new_lower <= self.observed) & (self.observed <= self.new_upper)).mean())
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat dict for each held-out row."""
+        """One flat dict for each held-out row; `row` counts the table's from 1."""
         names = ("observed", "predicted", "lower", "upper", "new_lower", "new_upper")
         columns = [getattr(self, name).tolist() for name in names]
-        values = zip(self.place.tolist(), self.size.tolist(), *columns, strict=True)
+        values = zip((self.place + 1).tolist(), self.size.tolist(), *columns, strict=True)
         return [dict(zip(("row", self.by, *names), row, strict=True)) for row in values]
 
     def sentences(self) -> list[str]:
@@ -124,7 +123,7 @@ def holdout(
 
         The tests of extrapolation in arXiv:2602.05970 leave out random rows, which tells less.
     """
-    columns = grouped_by(group, table)
+    columns = group_columns(group, table)
     weights, noise = options.get("weights"), options.get("noise")
     rows = read(law, table, columns, weights, noise, drop_top)
     if by not in table:

@@ -1,7 +1,6 @@
 """A fit as a value: what was found, how far to trust it, and a JSON form that loses nothing."""
 
 import dataclasses
-import enum
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -14,11 +13,12 @@ from scipy import stats
 from sweeps.laws._chinchilla import ChinchillaLaw
 from sweeps.laws._compute import ComputeLaw
 from sweeps.laws._depth import DepthLaw
-from sweeps.laws._diagnosis import Finding
 from sweeps.laws._expression import Dual, Formula, parse
+from sweeps.laws._finding import Finding
 from sweeps.laws._law import Array, Law, Parameter
 from sweeps.laws._looped import LoopedLaw
 from sweeps.laws._objective import Huber, Objective, objective
+from sweeps.laws._optimum import Status
 from sweeps.laws._own import OwnLaw
 from sweeps.laws._problem import with_limits
 from sweeps.laws._table import Label, Rows, Table, read
@@ -32,23 +32,6 @@ LAWS: dict[str, Callable[[], Law]] = {
     "looped": LoopedLaw,
     "compute": ComputeLaw,
 }
-
-
-class Status(enum.StrEnum):
-    """How a fit ended.
-
-    - `CONVERGED`: the projected gradient at the reported parameters is small, all off their bounds.
-    - `AT_BOUND`: the same, with a parameter on its bound; the diagnosis says which and what that means.
-    - `BUDGET_EXHAUSTED`: the projected gradient is not small; raise `budget` or `starts`.
-    - `DEGENERATE`: the optimum is not a point; the diagnosis says which parameters trade against each other.
-    - `FAILED`: no start had a finite objective; the estimates are nan.
-    """
-
-    CONVERGED = "converged"
-    AT_BOUND = "at a bound"
-    BUDGET_EXHAUSTED = "budget exhausted"
-    DEGENERATE = "degenerate"
-    FAILED = "failed"
 
 
 @dataclasses.dataclass(frozen=True)

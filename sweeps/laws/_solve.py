@@ -115,6 +115,13 @@ def solve(
     return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
+def judge(problem: Problem, theta: Array) -> Solution:
+    """The facts about points (B, P), which stay where they are."""
+    lower, upper = (np.broadcast_to(bound, theta.shape) for bound in (problem.lower, problem.upper))
+    with np.errstate(all="ignore"):
+        return _Batch(problem, theta, lower, upper, None, None).verdict()
+
+
 class _Batch:
     """Points that are moved together; those that have arrived are put away."""
 

@@ -8,6 +8,7 @@ canonical order, so that the order of the table cannot change a single bit of th
 import dataclasses
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -140,6 +141,13 @@ def read(
         chosen,
         values,
     )
+
+
+def group_columns(group: str | Sequence[str] | None, table: Table) -> tuple[str, ...]:
+    """The columns that `group` means: "seed" only where the table has it."""
+    if group is None or (group == "seed" and "seed" not in table):
+        return ()
+    return (group,) if isinstance(group, str) else tuple(group)
 
 
 def _below_top(loss: Array, count: int) -> Index:

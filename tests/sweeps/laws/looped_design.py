@@ -1,7 +1,8 @@
 """The looped experiment with planted losses: 29 (budget, width) cells, four architectures each.
 
-Symbols: width d = 64 s, recurrences r, parameters used once N_once and in the recurrent block N_rec, tokens D.
-The per-run losses were not published (arXiv:2604.21106, tables of runs); these are the law's own, with noise.
+Symbols: width d = 64 s, recurrences r, parameters used once N_once and in the recurrent block N_rec, tokens
+D. The per-run losses were not published (arXiv:2604.21106, tables of runs); these are the law's own, with
+noise.
 """
 
 import numpy as np

@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.laws import ChinchillaLaw, Fit, LoopedLaw, WidthDepthDataLaw, fit
-from sweeps.laws._allocate import allocate, equivalent, isoflop, parabola, parabola_bias
-from sweeps.laws._designs import DenseDesign, Design, LoopedDesign, WidthDepthDesign
+from sweeps.laws import (
+    ChinchillaLaw,
+    DenseDesign,
+    Design,
+    Fit,
+    LoopedDesign,
+    LoopedLaw,
+    WidthDepthDataLaw,
+    WidthDepthDesign,
+    allocate,
+    equivalent,
+    fit,
+    isoflop,
+    parabola,
+    parabola_bias,
+)
 from tests.sweeps.laws.looped_design import BUDGETS, RUNS, looped_table
 
 PUBLISHED = {
@@ -154,8 +167,9 @@ def test_tokens_of_the_looped_design_are_the_published_ones(injection: bool, r: 
 
 
 def test_the_looped_table_is_the_published_design() -> None:
-    """29 cells of four architectures, with the columns that LoopedDesign gives. Tokens at r = 1 are the published
-    ones to 3 %: those are not consistent with a single r."""
+    """29 cells of four architectures, with the columns that LoopedDesign gives. Tokens at r = 1 are the
+    published ones to 3 %: those are not consistent with a single r.
+    """
     table = looped_table(0.0, 0)
     assert table["loss"].size == 116 and sum(map(len, RUNS.values())) == 29
     design = LoopedDesign()
@@ -302,10 +316,11 @@ def test_a_parabola_is_found_exactly(middle: float, loss: float, bend: float, se
 
 
 def test_a_parabola_is_biased_on_a_skewed_profile() -> None:
-    """Loss over x = log N is E + a e^(-alpha x) + b e^(beta x). With alpha = beta and sizes even about the minimum a
-    parabola is right, by symmetry. With alpha > beta it is flatter above: a parabola lies above then, by the square
-    of the span while that is small (to 5 % of the ratio: the fifth derivative), and lies below where nearly all
-    sizes are on one side, whichever."""
+    """Loss over x = log N is E + a e^(-alpha x) + b e^(beta x). With alpha = beta and sizes even about the
+    minimum a parabola is right, by symmetry. With alpha > beta it is flatter above: a parabola lies above
+    then, by the square of the span while that is small (to 5 % of the ratio: the fifth derivative), and lies
+    below where nearly all sizes are on one side, whichever.
+    """
     even = parabola_bias(isoflop(dense(0.3, 0.3), DenseDesign(), 1e20, span=8))
     assert even["log_size_bias"] == pytest.approx(0, abs=1e-6)
     found = dense(0.5, 0.25)

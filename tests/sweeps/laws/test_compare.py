@@ -1,5 +1,6 @@
-"""Comparison of laws: the wrong one is rejected and predicts worse, the right one is not, and no choice of order
-or units matters."""
+"""Comparison of laws: the wrong one is rejected and predicts worse, the right one is not, and no choice of
+order or units matters.
+"""
 
 import math
 import time
@@ -9,7 +10,7 @@ import pytest
 from scipy import stats
 
 from sweeps.laws import ChinchillaLaw, DepthLaw, Huber, LogSquares, LoopedLaw, OwnLaw, Squares, fit
-from sweeps.laws._compare import Candidate, Comparison, compare
+from sweeps.laws._compare import Candidate, Comparison, _difference, compare
 from tests.sweeps.laws.looped_design import looped_table
 
 FREE = Candidate("phi free", LoopedLaw())
@@ -24,7 +25,7 @@ def _power(groups: int, seed: int = 0, noise: float = 0.03, floor: float = 0.0) 
     label = np.repeat(np.arange(groups), DEPTH.size)
     level = np.exp(rng.standard_normal(groups))[label]
     depth = np.tile(DEPTH, groups)
-    loss = level * (depth**-1.3 + floor) * np.exp(noise * rng.standard_normal(label.size))
+    loss = (level * depth**-1.3 + floor) * np.exp(noise * rng.standard_normal(label.size))
     return {"depth": depth, "loss": loss, "seed": label}
 
 
@@ -48,12 +49,12 @@ def test_phi_of_neither_0_nor_1_is_rejected(objective: LogSquares | Squares | Hu
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [LogSquares(), Huber(1e-3)])
 def test_the_truth_is_rejected_no_more_often_than_it_should(objective: LogSquares | Huber) -> None:
-    """Of 200 tables the true phi is rejected in about 10; 20 or more have a chance of 0.2 % at 5 %."""
+    """Of 60 tables the true phi is rejected in about 3; 9 or more have a chance of 0.3 % at 5 %."""
     rejected = 0
-    for seed in range(200):
+    for seed in range(60):
         found = compare([FREE, TRUE], looped_table(0.01, seed), objective=objective, folds=2, starts=4)
         rejected += found.nested[0].rejected
-    assert 1 <= rejected < 20
+    assert rejected < 9
 
 
 def test_least_squares_gives_the_f_test() -> None:
@@ -75,7 +76,9 @@ def test_least_squares_gives_the_f_test() -> None:
 
 @pytest.mark.parametrize("objective", [LogSquares(), Huber(2e-3)])
 def test_a_value_is_rejected_where_the_profile_ends(objective: LogSquares | Huber) -> None:
-    """At an end of the 95 % profile interval of phi p is 5 %, to the 0.2 % of the height that ends are found to."""
+    """At an end of the 95 % profile interval of phi p is 5 %, to the 0.2 % of the height that ends are found
+    to.
+    """
     table = looped_table(0.01, 1)
     low, high = fit(LoopedLaw(), table, objective=objective, interval="profile").intervals["phi"]
     ends = [Candidate(str(end), LoopedLaw(), fix={"phi": end}) for end in (low, high)]
@@ -84,7 +87,9 @@ def test_a_value_is_rejected_where_the_profile_ends(objective: LogSquares | Hube
 
 
 def test_known_noise_gives_chi_square() -> None:
-    """With noise known the rise of the sum of squares over its variance is chi-square with q degrees of freedom."""
+    """With noise known the rise of the sum of squares over its variance is chi-square with q degrees of
+    freedom.
+    """
     table = looped_table(0.0, 0)
     noise = 0.004
     table["loss"] *= np.exp(noise * np.random.default_rng(1).standard_normal(116))
@@ -98,7 +103,7 @@ def test_known_noise_gives_chi_square() -> None:
 def test_held_out_errors_are_those_of_fits_without_the_fold() -> None:
     """Leaving out one group at a time is fitting without it and predicting it, row by row."""
     table = looped_table(0.01, 2)
-    table["cell"] = table["flops"].astype(int) // 10**15
+    table["cell"] = np.array([f"{flops:.3g}" for flops in table["flops"]])
     found = compare([FREE, FULL], table, group="cell", folds=100)
     assert (found.folds, found.units, found.by) == (6, 6, "groups")
     squares = np.empty(116)
@@ -114,28 +119,16 @@ def test_held_out_errors_are_those_of_fits_without_the_fold() -> None:
 
 
 def test_the_difference_has_the_standard_error_of_a_paired_mean() -> None:
-    """Over rows it is the standard deviation of paired differences over sqrt(n); the best differs by nothing."""
-    found = compare([FREE, FULL], looped_table(0.01, 2), folds=116)
+    """Over rows it is the standard deviation of differences over sqrt(n), over groups of equal size that of
+    the groups' means over sqrt(G); weights in any unit; and the best candidate differs from itself by 0."""
+    rng = np.random.default_rng(0)
+    difference, group = rng.standard_normal(60), np.repeat(np.arange(12), 5)
+    rows, groups = (_difference(difference, np.full(60, 7.0), unit) for unit in (np.arange(60), group))
+    means = difference.reshape(12, 5).mean(1)
+    assert rows == pytest.approx((difference.mean(), difference.std(ddof=1) / math.sqrt(60)))
+    assert groups == pytest.approx((difference.mean(), means.std(ddof=1) / math.sqrt(12)))
+    found = compare([FREE, FULL], looped_table(0.01, 2), folds=2)
     assert (found.best.worse, found.best.error) == (0.0, 0.0)
-    table = looped_table(0.01, 2)
-    penalties = []
-    for fix in ({}, {"phi": 1.0}):
-        at = [table[name] for name in LoopedLaw().columns]
-        out = [
-            fit(
-                LoopedLaw(),
-                {k: np.delete(v, i) for k, v in table.items()},
-                fix=fix,
-                interval="none",
-                starts=4,
-            ).predict(*(column[i] for column in at))
-            for i in range(0, 116, 29)
-        ]
-        penalties.append(np.log(np.array(out) / table["loss"][::29]) ** 2)
-    # A full leave-one-out would take long: four rows have to lie within what the whole says of their mean.
-    four = penalties[1] - penalties[0]
-    wide = found.compared[1].error * math.sqrt(116 / 4)
-    assert abs(four.mean() - found.compared[1].worse) < 4 * wide
 
 
 def test_laws_that_do_not_contain_each_other_are_compared_by_held_out_error() -> None:
@@ -155,8 +148,8 @@ def test_laws_that_do_not_contain_each_other_are_compared_by_held_out_error() ->
 def test_levels_of_groups_leave_out_rows() -> None:
     """A group with a level of its own cannot be predicted unseen: rows are left out, and the true floor of 0
     is tested with the groups' degrees of freedom."""
-    zero, free = Candidate("no floor", DepthLaw(0.0)), Candidate("floor", DepthLaw())
-    found = compare([Candidate("no floor", DepthLaw(), fix={"L_0": 0}), free], _power(4))
+    zero, free = Candidate("no floor", DepthLaw(), fix={"L_0": 0}), Candidate("floor", DepthLaw())
+    found = compare([zero, free], _power(4))
     assert found.by == "rows" and found.units == 24
     assert found.compared[0].rms < 0.06  # noise of 0.03; without levels it is near 1
     assert found.nested[0].freedom == (1, 24 - 4 - 2)
@@ -179,8 +172,8 @@ def test_order_of_rows_and_units_do_not_matter() -> None:
     assert one.nested[0].statistic == pytest.approx(other.nested[0].statistic, rel=1e-6)
 
 
-def test_rows_and_sentences_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """A flat dict for each candidate with the same columns, and words with the best, the worse and the test."""
+def test_rows_and_sentences_say_the_same() -> None:
+    """A flat dict for each candidate with the same columns, and words of each verdict."""
     found = compare([FREE, NONE], looped_table(0.01, 0))
     rows = found.rows()
     assert rows[0].keys() == rows[1].keys() and [row["best"] for row in rows] == [True, False]
@@ -192,7 +185,7 @@ def test_rows_and_sentences_say_the_same(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_fit_without_an_answer_has_no_test() -> None:
-    """Where r does not vary phi is not determined: the free candidate is degenerate, its held-out error nan."""
+    """Where r does not vary phi is not determined: the free candidate has no held-out error."""
     table = looped_table(0.01, 0)
     one = {name: column[table["num_recur"] == 1] for name, column in table.items()}
     found = compare([FREE, NONE], one)

@@ -153,7 +153,7 @@ def test_a_free_floor_and_seeds_that_differ_is_warned_of() -> None:
     for run in range(30):
         table = draw(np.random.default_rng(run))
         notes = fit(DepthLaw(), table, resamples=50, starts=4).notes
-        warned += any("Shared values of L_0 and alpha need then not be means" in note for note in notes)
+        warned += any("Shared values of" in note and "need then not be means" in note for note in notes)
     assert warned / 30 >= 0.93 - 4 * math.sqrt(0.93 * 0.07 / 30)
 
 

@@ -44,7 +44,7 @@ def _loss(row: int, value: Any) -> dict[str, Any]:
         (_with(seed=[0, 0]), r"columns differ in length \(depth 6, loss 6, seed 2\)"),
         (
             _with(depth=[4, 8] * 3),
-            r"column\(s\) depth: 2 distinct depth\(s\), but c, alpha need at least 3; add rows, or fix",
+            r"column\(s\) depth: 2 distinct depth\(s\).*but c, alpha need at least 3; add rows, or fix",
         ),
         ({"depth": [], "loss": []}, r"column\(s\) depth: 0 distinct depth"),
         (_with(seed=[0, 0, 0, 1, 1, None]), r"column 'seed', row 5: None names no group; .*group=None"),

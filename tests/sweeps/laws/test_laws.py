@@ -147,7 +147,9 @@ def test_the_unit_of_a_shift_does_not_matter_either(unit: float) -> None:
     decades; all others stay."""
     n = np.array([1.0, 2, 3, 5, 8, 13, 21, 40])
     found = fit(
-        OwnLaw("E + A * (n + n0)**-a", ("n",)), {"n": unit * n, "loss": 1 + 3 * (n + 2) ** -1.2}, interval="none"
+        OwnLaw("E + A * (n + n0)**-a", ("n",)),
+        {"n": unit * n, "loss": 1 + 3 * (n + 2) ** -1.2},
+        interval="none",
     )
     assert found.status is Status.CONVERGED
     assert found.estimates["a"] == pytest.approx(1.2, rel=1e-6)

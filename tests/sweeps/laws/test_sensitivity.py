@@ -67,8 +67,10 @@ def test_a_fit_without_an_answer_says_why() -> None:
 
 @pytest.mark.slow
 def test_the_depth_exponent_of_chinchilla_moves(chinchilla: dict[str, np.ndarray]) -> None:
-    """alpha_l on the 245 runs: 1.325 by least squares with 40 left out, as refitted; from below 0.9 to above 1.8
-    over the choices, where one fit claims +- 0.3. 42 fits take 20 s of two shared cores; 60 s is the bound."""
+    """alpha_l on the 245 runs: 1.325 by least squares with 40 left out, as refitted; from below 0.9 to above
+    1.8 over the choices, where one fit claims +- 0.3. 42 fits take 20 s of two shared cores; 60 s is the
+    bound.
+    """
     begin = time.process_time()
     rows = scan(WidthDepthDataLaw(), chinchilla, drop_top=range(0, 101, 5))
     assert time.process_time() - begin < 60

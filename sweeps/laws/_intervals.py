@@ -1,0 +1,167 @@
+"""What an optimum is worth: standard errors, profiles, and intervals by one of several ways.
+
+Which way covers how often was measured (tests/sweeps/laws/test_law_coverage.py; LOG.md).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from sweeps.laws import _bootstrap as bootstrap
+from sweeps.laws._bootstrap import Refits
+from sweeps.laws._finding import Finding
+from sweeps.laws._law import Array
+from sweeps.laws._optimum import MANY_ROWS, Optimum
+from sweeps.laws._profile import Profile, profiles
+from sweeps.laws._wald import Spread, covariance, spread
+
+INTERVALS = ("auto", "pairs", "cluster", "residual", "profile", "wald", "none")
+FEW_CLUSTERS = 40
+"""Below this many clusters percentiles of a bootstrap are too narrow, and Student's t is used."""
+
+RESAMPLES = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Certainty:
+    """What is known of the K free coordinates.
+
+    **Fields:** `low`, `high` (K,) ends of the intervals, `method` how they were made; `covariance` (K, K),
+    nan where there is none; `profiles`; `replicates` (R, K) refits that ended at an optimum, whose
+    percentiles are the intervals; `findings`.
+    """
+
+    low: Array
+    high: Array
+    method: str
+    covariance: Array
+    profiles: tuple[Profile, ...] = ()
+    replicates: Array = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
+    findings: tuple[Finding, ...] = ()
+
+    def closed(self, name: str) -> bool | None:
+        """Whether the parameter's profile is; None where there is no profile."""
+        return next((profile.closed for profile in self.profiles if profile.name == name), None)
+
+
+def nothing(optimum: Optimum, why: str) -> Certainty:
+    """No interval for any parameter."""
+    size = len(optimum.problem.free)
+    return Certainty(np.full(size, -np.inf), np.full(size, np.inf), why, np.full((size, size), np.nan))
+
+
+def certainty(
+    optimum: Optimum, interval: str, confidence: float, resamples: int | None, refit_starts: int, seed: int
+) -> Certainty:
+    """Intervals of an optimum, at a confidence; `interval` one of `INTERVALS`."""
+    if not optimum.good:
+        return nothing(optimum, f"none: the fit is {optimum.status}")
+    problem, theta = optimum.problem, optimum.theta
+    matrix, scatter = covariance(problem, theta), spread(problem, theta)
+    quick = problem.rows > MANY_ROWS
+    traced = profiles(problem, optimum.solution, scatter, matrix, confidence, optimum.budget, quick)
+    base = dataclasses.replace(nothing(optimum, "none asked for"), covariance=matrix, profiles=tuple(traced))
+    how = _way(interval, optimum)
+    if how == "none":
+        return base
+    centre = problem.mean(theta[None])[0]
+    half = scatter.quantile(confidence) * np.sqrt(np.diagonal(matrix))
+    half = np.where(np.isfinite(half), half, np.inf)
+    curvature = dataclasses.replace(
+        base, low=centre - half, high=centre + half, method=_by_curvature(scatter)
+    )
+    if how == "wald":
+        return curvature
+    if how == "profile":
+        return _of_profiles(curvature, optimum, scatter)
+    refits = _refits(how, optimum, resamples or RESAMPLES, refit_starts, seed)
+    return _of_refits(how, refits, curvature, optimum, confidence)
+
+
+def _way(interval: str, optimum: Optimum) -> str:
+    own, groups = optimum.problem.own, len(optimum.rows.labels)
+    if interval == "auto":
+        return "levels" if own else "cluster" if groups > 1 else "pairs"
+    if interval == "cluster" and groups < 2:
+        raise ValueError("interval: clusters need group to name a column with two or more values.")
+    return "levels" if interval == "cluster" and own else interval
+
+
+def _by_curvature(scatter: Spread) -> str:
+    known = np.isinf(scatter.freedom)
+    return f"curvature (delta method, {'known noise' if known else _student(int(scatter.freedom))})"
+
+
+def _student(freedom: int) -> str:
+    return f"Student t with {freedom} degree(s) of freedom"
+
+
+def _of_profiles(curvature: Certainty, optimum: Optimum, scatter: Spread) -> Certainty:
+    low, high = curvature.low.copy(), curvature.high.copy()
+    for profile in curvature.profiles:
+        k = optimum.problem.free.index(profile.name)
+        low[k], high[k] = profile.lower, profile.upper
+    said = f"profile ({'known noise' if np.isinf(scatter.freedom) else _student(int(scatter.freedom))})"
+    if optimum.problem.own:
+        said += f"; {curvature.method} for what groups have of their own"
+    return dataclasses.replace(curvature, low=low, high=high, method=said)
+
+
+def _refits(how: str, optimum: Optimum, resamples: int, refit_starts: int, seed: int) -> Refits:
+    problem, theta, rows = optimum.problem, optimum.theta, optimum.rows
+    further, budget = optimum.starts[:refit_starts], optimum.budget
+    if how == "levels":
+        return bootstrap.of_levels(problem, theta, further, resamples, budget, seed)
+    if how == "residual":
+        return bootstrap.of_residuals(problem, theta, further, resamples, budget, seed)
+    cluster, what = (rows.group, "groups") if how == "cluster" else (np.arange(problem.rows), "rows")
+    if problem.rows > MANY_ROWS and not problem.own:
+        return bootstrap.by_one_step(problem, theta, cluster, resamples, seed, what)
+    return bootstrap.of_clusters(problem, theta, further, cluster, resamples, budget, seed, what)
+
+
+def _of_refits(
+    how: str, refits: Refits, curvature: Certainty, optimum: Optimum, confidence: float
+) -> Certainty:
+    problem, replicates = optimum.problem, refits.theta[refits.good]
+    found = []
+    if refits.failed:
+        found.append(
+            Finding(
+                "failed-refits",
+                f"{refits.failed} of {len(refits.good)} bootstrap refits ({100 * refits.lost:.1f} % by "
+                "probability) did not converge to a single optimum; they are counted as beyond both ends of "
+                "every interval.",
+            )
+        )
+    if how in ("levels", "cluster") and refits.clusters < FEW_CLUSTERS:
+        centre = problem.mean(optimum.theta[None])[0]
+        low, high = refits.student(centre, confidence)
+        replicates = refits.widened(centre, confidence) if refits.good.any() else replicates
+        said = f"{refits.said}, standard error x sqrt(C / (C - 1)), {_student(refits.clusters - 1)}"
+    else:
+        low, high = refits.percentiles(confidence)
+        said = f"{refits.said}, percentiles"
+    if how == "levels":
+        # Two groups that agree by luck would make the interval absurdly narrow.
+        narrow = (curvature.high - curvature.low > high - low) & np.isfinite(curvature.high)
+        agree = [name for k, name in enumerate(problem.free) if name in problem.outer and narrow[k]]
+        if agree:
+            found.append(
+                Finding(
+                    "groups-agree",
+                    f"The groups agree better on {', '.join(agree)} than the scatter within them explains: "
+                    "that interval is the one from the curvature.",
+                    tuple(agree),
+                )
+            )
+        low, high = np.minimum(low, curvature.low), np.maximum(high, curvature.high)
+        said += f"; not narrower than {curvature.method}"
+    return dataclasses.replace(
+        curvature,
+        low=low,
+        high=high,
+        method=said,
+        replicates=replicates,
+        findings=tuple(found),
+    )
