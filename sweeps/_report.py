@@ -34,8 +34,8 @@ class Question:
 class Answer:
     """What one condition's students say: its fit, the regime, and the mean angles between updates (radians).
 
-    problem: why there is no fit, in a sentence; None where there is one. pooled: columns in which cells
-    differ that are fitted together.
+    problem: why there is no fit, in a sentence; None where there is one. notes: what the fit does not know.
+    pooled: columns in which cells differ that are fitted together.
     """
 
     condition: dict[str, Any]
@@ -47,6 +47,7 @@ class Answer:
     left_out: int
     problem: str | None = None
     pooled: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def trusted(self) -> bool:
@@ -107,8 +108,7 @@ def _answer(
     try:
         found = fit(question.law, rows, group=question.group, **question.options)
     except ValueError as error:
-        # The fitter counts the rows that it was given, from 0; a reader counts those of the table.
-        problem = re.sub(r"\brow (\d+)", lambda match: names[int(match[1])], str(error))
+        problem = _renamed(str(error), names)
     interval = (math.nan, math.nan)
     if found and found.trusted and isinstance(question.law, DepthLaw):
         interval = found.intervals["alpha"]
@@ -121,7 +121,13 @@ def _answer(
         rows=len(rows),
         left_out=left_out,
         problem=problem,
+        notes=() if found is None else tuple(_renamed(note, names) for note in found.notes),
     )
+
+
+def _renamed(sentence: str, names: list[str]) -> str:
+    """A sentence of the fitter, with rows as a reader of the table counts them."""
+    return re.sub(r"\brow (\d+)", lambda match: names[int(match[1])], sentence)
 
 
 REACHED = {"num_params", "flops", "step", "loss", "status"}
@@ -169,7 +175,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "regime": str(answer.regime),
         "rows": answer.rows,
         "diverged_rows_left_out": answer.left_out,
-        "notes": list(found.notes) if found else [answer.problem],
+        "notes": list(answer.notes) if found else [answer.problem],
     }
 
 
@@ -255,7 +261,7 @@ def sentences(found: list[Answer]) -> list[str]:
         if answer.problem:
             said.append(f"{prefix}no fit: {answer.problem}")
         if answer.fit:
-            said += [f"{prefix}{note}" for note in answer.fit.notes]
+            said += [f"{prefix}{note}" for note in answer.notes]
     return said
 
 

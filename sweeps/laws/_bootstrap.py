@@ -67,11 +67,15 @@ class Refits:
         return np.sqrt(variance * self.clusters / (self.clusters - 1))
 
     def student(self, centre: Array, confidence: float) -> tuple[Array, Array]:
-        """Ends (K,) by Student's t with C - 1 degrees of freedom; infinite where 5 % or more failed."""
-        if self.lost > 0.05:
-            return np.full(centre.size, -np.inf), np.full(centre.size, np.inf)
-        half = self.error() * stats.t.ppf((1 + confidence) / 2, self.clusters - 1)
-        return centre - half, centre + half
+        """Ends (K,) by Student's t with C - 1 degrees of freedom; failed refits count as in `percentiles`."""
+        tail = (1 - confidence) / 2 - self.lost
+        low, high = self.percentiles(confidence)
+        if tail <= 0 or not self.good.any():
+            return low, high
+        half = self.error() * stats.t.ppf(1 - tail, self.clusters - 1)
+        if not self.failed:
+            return centre - half, centre + half
+        return np.minimum(centre - half, low), np.maximum(centre + half, high)
 
     def drawn(self, count: int) -> Array:
         """The good refits (R', K), each as often as its chance of `count` says, at least once."""
@@ -220,7 +224,7 @@ def _refit(
         starts = np.tile(candidates, (some, 1))
         lower, upper = problem.lower, problem.upper
         if problem.own:
-            absent = np.repeat(mine, tries, axis=0) == 0
+            absent = problem.totals(weights) == 0
             held = np.zeros(starts.shape, dtype=bool)
             held[:, : absent.shape[1] * len(problem.inner)] = np.repeat(absent, len(problem.inner), axis=1)
             starts = np.where(held, theta, starts)

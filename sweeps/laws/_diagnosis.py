@@ -29,7 +29,11 @@ def of_optimum(optimum: Optimum) -> list[Finding]:
     found = []
     if status is Status.FAILED:
         found.append(
-            Finding("failed", "No start gave a finite objective: the law cannot be evaluated on these rows.")
+            Finding(
+                "failed",
+                "No start gave a finite objective: the law cannot be evaluated on these rows; "
+                "divide its columns by a typical value of each.",
+            )
         )
     if status is Status.DEGENERATE:
         found.append(degenerate(problem, optimum.theta))
@@ -267,9 +271,8 @@ def of_dominance(
             found.append(
                 Finding(
                     "dominant-rows",
-                    f"Row {int(place[row]) + 1} (loss {problem.loss[row]:.6g}) moves {name} by "
-                    f"{share[row]:.1f} "
-                    "standard errors: look at that row, and at the fit without it.",
+                    f"Without row {int(place[row])} (loss {problem.loss[row]:.6g}), {name} moves by "
+                    f"{share[row]:.1f} standard errors: look at that row.",
                     (name,),
                 )
             )

@@ -18,7 +18,7 @@ import numpy as np
 
 from sweeps.laws._law import Array
 
-LONGEST = 2000
+LONGEST, DEEPEST = 2000, 100
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "exp": (np.exp, lambda x, y: y),
     "log": (np.log, lambda x, y: 1 / x),
@@ -85,7 +85,7 @@ def parse(text: str) -> Node:
     if len(text) > LONGEST:
         raise ValueError(f"the formula has {len(text)} characters; at most {LONGEST} are read.")
     try:
-        return _convert(ast.parse(text.strip(), mode="eval").body)
+        return _convert(ast.parse(text.strip(), mode="eval").body, 0)
     except (SyntaxError, RecursionError, MemoryError) as error:
         place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
         raise ValueError(
@@ -93,28 +93,34 @@ def parse(text: str) -> Node:
             'write e.g. "E + A*n**-a".'
         ) from None
     except ValueError as error:
-        raise ValueError(f"{text!r}: {error}") from None
+        raise ValueError(f"{(text if len(text) <= 80 else text[:77] + '...')!r}: {error}") from None
 
 
-def _convert(tree: ast.AST) -> Node:
+def _convert(tree: ast.AST, depth: int) -> Node:
+    if depth > DEEPEST:
+        raise ValueError(f"it is nested more than {DEEPEST} deep, a sum of as many terms included.")
     match tree:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            if not math.isfinite(value):
-                raise ValueError(f"{value} is not a finite number.")
-            return Node("number", number=float(value))
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
+            if not math.isfinite(number):
+                raise ValueError("it has a number that is not a finite number of float64.")
+            return Node("number", number=number)
         case ast.Name(id=name):
             return Node("name", name=name)
         case ast.BinOp(left=left, op=op, right=right):
             if isinstance(op, ast.BitXor):
                 raise ValueError("^ is no power here: write **.")
             if type(op) in OPERATORS:
-                return Node(OPERATORS[type(op)], (_convert(left), _convert(right)))
+                return Node(OPERATORS[type(op)], (_convert(left, depth + 1), _convert(right, depth + 1)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Node("negative", (_convert(operand),))
+            return Node("negative", (_convert(operand, depth + 1),))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _convert(operand)
+            return _convert(operand, depth + 1)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
-            return Node(name, (_convert(argument),))
+            return Node(name, (_convert(argument, depth + 1),))
     known = ", ".join(FUNCTIONS)
     raise ValueError(
         f"{ast.unparse(tree)!r} cannot stand in a formula; there are numbers, names, + - * / ** and "

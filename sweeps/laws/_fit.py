@@ -16,6 +16,8 @@ from sweeps.laws._result import Estimate, Fit, Provenance
 from sweeps.laws._row_checks import of_rows
 from sweeps.laws._table import Label, Rows, Table, group_columns, read
 
+LARGEST_LOG = 700.0
+
 
 def fit(
     law: Law,
@@ -55,7 +57,8 @@ def fit(
       log loss (of the loss, for `Squares`), a number or a column.
     - `drop_top`: leave out the rows of so many highest losses (kept: below the `drop_top`-th highest).
     - `interval`: "auto" (by levels where groups have their own, by cluster where there are groups, else by
-      pairs), "pairs", "cluster", "residual", "profile", "wald" or "none".
+      pairs, or by profile for fewer than 24 rows), "pairs", "cluster", "residual", "profile", "wald" or
+      "none".
     - `confidence`: of the intervals, in (0, 1). `resamples`: bootstrap refits (1000).
     - `starts`: number of points to start from; `refit_starts`: of each refit, besides the solution itself;
       `budget`: most iterations from each. `seed`: of starts and resamples; same arguments, same fit to the
@@ -196,16 +199,15 @@ def _estimates(optimum: Optimum, known: Certainty) -> dict[str, Estimate]:
             continue
         k = problem.free.index(p.name)
         value = float(p.value(centre[k]))
-        if p.logarithmic and value in (0, np.inf):
+        if p.logarithmic and (centre[k] > LARGEST_LOG or value == 0):
             raise ValueError(
                 f"{p.name}: exp({centre[k]:.4g}) is outside the range of float64 in these units; divide the "
                 f"columns {', '.join(problem.law.columns)} by a typical value of each."
             )
         low, high = float(p.value(known.low[k])), float(p.value(known.high[k]))
-        closed = known.closed(p.name)
-        bounded = np.isfinite([known.low[k], known.high[k]]).all() if closed is None else closed
+        identified = optimum.good and known.bounded(p.name, k)
         ends = max(low, p.lower), min(high, p.upper)
-        out[p.name] = Estimate(value, ends, bool(optimum.good and bounded), float(errors[k]), p.unit)
+        out[p.name] = Estimate(value, ends, identified, float(errors[k]), p.unit)
     return out
 
 

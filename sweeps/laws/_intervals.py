@@ -10,7 +10,7 @@ import numpy as np
 from sweeps.laws import _bootstrap as bootstrap
 from sweeps.laws._bootstrap import Refits
 from sweeps.laws._finding import Finding
-from sweeps.laws._law import Array
+from sweeps.laws._law import Array, Mask
 from sweeps.laws._optimum import MANY_ROWS, Optimum
 from sweeps.laws._profile import Profile, profiles
 from sweeps.laws._wald import Spread, covariance, spread
@@ -18,6 +18,9 @@ from sweeps.laws._wald import Spread, covariance, spread
 INTERVALS = ("auto", "pairs", "cluster", "residual", "profile", "wald", "none")
 FEW_CLUSTERS = 40
 """Below this many clusters percentiles of a bootstrap are too narrow, and Student's t is used."""
+
+FEW_ROWS = 24
+"""Below this many independent rows they are too, and the profile is used."""
 
 RESAMPLES = 1000
 
@@ -27,8 +30,8 @@ class Certainty:
     """What is known of the K free coordinates.
 
     **Fields:** `low`, `high` (K,) ends of the intervals, `method` how they were made; `covariance` (K, K),
-    nan where there is none; `profiles`; `replicates` (R, K) refits that ended at an optimum, whose
-    percentiles are the intervals; `findings`.
+    nan where there is none; `at_bound` (K,); `profiles`; `replicates` (R, K) refits that ended at an
+    optimum, whose percentiles are the intervals; `findings`.
     """
 
     low: Array
@@ -36,12 +39,21 @@ class Certainty:
     method: str
     covariance: Array
     profiles: tuple[Profile, ...] = ()
+    at_bound: Mask = dataclasses.field(default_factory=lambda: np.empty(0, dtype=bool))
     replicates: Array = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     findings: tuple[Finding, ...] = ()
 
-    def closed(self, name: str) -> bool | None:
-        """Whether the parameter's profile is; None where there is no profile."""
-        return next((profile.closed for profile in self.profiles if profile.name == name), None)
+    def bounded(self, name: str, place: int) -> bool:
+        """Whether the rows bound a free parameter, the `place`-th, on both sides: its profile is closed.
+
+        Where it has none, its interval is finite; where no intervals were asked for, its standard error.
+        """
+        for profile in self.profiles:
+            if profile.name == name:
+                return profile.closed
+        if np.isinf(self.low).all() and np.isinf(self.high).all():
+            return bool(np.isfinite(self.covariance[place, place])) and not self.at_bound[place]
+        return bool(np.isfinite(self.low[place]) and np.isfinite(self.high[place]))
 
 
 def nothing(optimum: Optimum, why: str) -> Certainty:
@@ -58,12 +70,14 @@ def certainty(
         return nothing(optimum, f"none: the fit is {optimum.status}")
     problem, theta = optimum.problem, optimum.theta
     matrix, scatter = covariance(problem, theta), spread(problem, theta)
-    quick = problem.rows > MANY_ROWS
-    traced = profiles(problem, optimum.solution, scatter, matrix, confidence, optimum.budget, quick)
-    base = dataclasses.replace(nothing(optimum, "none asked for"), covariance=matrix, profiles=tuple(traced))
+    at_bound = problem.mean(optimum.solution.at_bound.astype(np.float64))[0] > 0
+    base = dataclasses.replace(nothing(optimum, "none asked for"), covariance=matrix, at_bound=at_bound)
     how = _way(interval, optimum)
     if how == "none":
         return base
+    quick = problem.rows > MANY_ROWS
+    traced = profiles(problem, optimum.solution, scatter, matrix, confidence, optimum.budget, quick)
+    base = dataclasses.replace(base, profiles=tuple(traced))
     centre = problem.mean(theta[None])[0]
     half = scatter.quantile(confidence) * np.sqrt(np.diagonal(matrix))
     half = np.where(np.isfinite(half), half, np.inf)
@@ -81,7 +95,9 @@ def certainty(
 def _way(interval: str, optimum: Optimum) -> str:
     own, groups = optimum.problem.own, len(optimum.rows.labels)
     if interval == "auto":
-        return "levels" if own else "cluster" if groups > 1 else "pairs"
+        if own or groups > 1:
+            return "levels" if own else "cluster"
+        return "pairs" if optimum.problem.rows >= FEW_ROWS else "profile"
     if interval == "cluster" and groups < 2:
         raise ValueError("interval: clusters need group to name a column with two or more values.")
     return "levels" if interval == "cluster" and own else interval
@@ -100,7 +116,9 @@ def _of_profiles(curvature: Certainty, optimum: Optimum, scatter: Spread) -> Cer
     low, high = curvature.low.copy(), curvature.high.copy()
     for profile in curvature.profiles:
         k = optimum.problem.free.index(profile.name)
-        low[k], high[k] = profile.lower, profile.upper
+        bounds = optimum.problem.bounds(profile.name)  # infinite, mostly
+        low[k] = bounds[0] if profile.open_below else profile.lower
+        high[k] = bounds[1] if profile.open_above else profile.upper
     said = f"profile ({'known noise' if np.isinf(scatter.freedom) else _student(int(scatter.freedom))})"
     if optimum.problem.own:
         said += f"; {curvature.method} for what groups have of their own"

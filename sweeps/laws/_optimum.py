@@ -7,7 +7,7 @@ import numpy as np
 
 from sweeps.laws._law import Array, Law
 from sweeps.laws._problem import Problem
-from sweeps.laws._solve import CONVERGED_BELOW, Solution, judge, solve
+from sweeps.laws._solve import CONVERGED_BELOW, ON_BOUND_WITHIN, Solution, judge, solve
 from sweeps.laws._starts import draw
 from sweeps.laws._table import Rows
 
@@ -100,10 +100,20 @@ def find(law: Law, rows: Rows, problem: Problem, starts: int, budget: int, seed:
     lowest = ends.best(1).total[0]
     reached = int((ends.total <= lowest * (1 + SAME_WITHIN) + 1e-20).sum())
     if np.isfinite(best.total[0]):
-        best = judge(problem, problem.rounded(best.theta[0])[None])
+        best = judge(problem, problem.rounded(_on_bounds(problem, best))[None])
     else:
         best = dataclasses.replace(best, theta=np.full_like(best.theta, np.nan))
     return Optimum(law, rows, problem, best, begin, reached, budget)
+
+
+def _on_bounds(problem: Problem, best: Solution) -> Array:
+    """The point (P,), coordinates that are by their bounds put on them: a bound is reported exactly."""
+    theta = best.theta[0].copy()
+    for bound in (problem.lower, problem.upper):
+        near = best.at_bound[0] & (np.abs(theta - bound) <= ON_BOUND_WITHIN * problem.large(theta[None])[0])
+        theta[near] = bound[near]
+    moved = problem.at(theta[None]).total[0]
+    return theta if moved <= best.total[0] * (1 + 1e-9) + 1e-24 * problem.weights.sum() else best.theta[0]
 
 
 def _different(total: Array) -> list[int]:

@@ -28,6 +28,9 @@ class OwnLaw(Law):
 
     def __post_init__(self) -> None:
         names = parse(self.text).names()
+        hidden = [name for name in names if name.startswith("__")]
+        if hidden:
+            raise ValueError(f"{self.text!r}: {hidden[0]!r} begins with two underscores; call it otherwise.")
         if not set(names) & set(self.variables):
             raise ValueError(f"{self.text!r} has no column of the table in it; it has {', '.join(names)}.")
         if not self.parameters:

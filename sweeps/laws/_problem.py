@@ -76,6 +76,7 @@ class Problem:
     ones; `formula` bound to the columns; `loss`, `weights` (n,); `unit` the geometric mean loss; `group`
     (n,) sorted, and `groups` G, both as the *coordinates* see them; `objective`; `lower`, `upper` (P,);
     `scale` (P,) a change of a coordinate that is large: the unit of the loss for a term by itself, else 1;
+    `relative` (P,) where the unit is not known, so that a large change is one by itself;
     `noise_known` whether weights are inverse variances.
     """
 
@@ -94,6 +95,7 @@ class Problem:
     lower: Array
     upper: Array
     scale: Array
+    relative: Mask
     noise_known: bool
 
     @property
@@ -216,6 +218,10 @@ class Problem:
         count = len(self.inner)
         return np.concatenate([np.tile(values[:, :count], (1, self.groups)), values[:, count:]], axis=1)
 
+    def large(self, theta: Array) -> Array:
+        """Changes of the coordinates (B, P) that are large where they stand."""
+        return np.where(self.relative, np.abs(theta), self.scale)
+
     def part(self, index: Index) -> "Problem":
         """The same problem on some of the rows; not where groups have their own."""
         assert not self.own
@@ -256,8 +262,17 @@ def build(
 
         return np.array([*(of(name) for _ in range(groups) for name in inner), *map(of, outer)])
 
-    unit = math.exp(float(np.log(rows.loss).mean()))
-    scales = [unit if name in factors and not by_name[name].logarithmic else 1.0 for name in (*inner, *outer)]
+    unit = math.exp(float(np.log(rows.loss).mean())) if rows.loss.size else 1.0
+    alone = {name: name in factors and not by_name[name].logarithmic for name in (*inner, *outer)}
+    unknown = {
+        name: by_name[name].unit == "" and name not in factors and by_name[name].likely is None
+        for name in alone
+    }
+
+    def each(values: list[Any]) -> list[Any]:
+        """One for every coordinate, from one for every free parameter."""
+        return [*(values[: len(inner)] * groups), *values[len(inner) :]]
+
     return Problem(
         law=law,
         parameters=parameters,
@@ -273,7 +288,8 @@ def build(
         objective=objective,
         lower=ends("lower"),
         upper=ends("upper"),
-        scale=np.array([*(scales[: len(inner)] * groups), *scales[len(inner) :]]),
+        scale=np.array(each([unit if alone[name] else 1.0 for name in alone])),
+        relative=np.array(each([unknown[name] for name in alone]), dtype=bool),
         noise_known=rows.noise_known,
     )
 

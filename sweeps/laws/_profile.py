@@ -120,9 +120,7 @@ def profiles(
         place = int(problem.places(name)[0])
         centre = float(theta[place])
         tried[name] = [(centre, 0.0, theta)]
-        scale = float(problem.scale[place]) * max(
-            1.0, abs(centre) if problem.parameter(name).unit == "" else 1.0
-        )
+        scale = max(float(problem.large(theta[None])[0, place]), 1e-300)
         error = errors[problem.free.index(name)]
         step = spread.quantile(confidence) * error if np.isfinite(error) and error > 0 else 0.1 * scale
         step = min(max(step, 1e-12 * scale), scale)

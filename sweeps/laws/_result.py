@@ -185,7 +185,8 @@ class Fit:
         slopes = (logs[1 : count + 1] - logs[count + 1 :]) / (2 * moved.reshape(-1, *[1] * len(shape)))
         centre = logs[0]
         error = np.sqrt(np.einsum("k...,kl,l...->...", slopes, matrix, slopes))
-        freedom = max(self.degrees_of_freedom, 1) if self.noise is None else np.inf
+        known = self.noise is not None and self.objective_kind.quadratic
+        freedom = np.inf if known else max(self.degrees_of_freedom, 1)
         half = stats.t.ppf((1 + confidence) / 2, freedom) * error
         return np.exp(centre - half), np.exp(centre + half)
 

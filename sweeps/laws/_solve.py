@@ -34,6 +34,7 @@ from sweeps.laws._problem import Arrow, Point, Problem
 CONVERGED_BELOW = 1e-8
 STOP_BELOW = 1e-9  # a margin, so that no verdict hangs on the last rounding
 EXACT_RESIDUAL = 1e-4
+ON_BOUND_WITHIN = 1e-9  # of a large change
 NO_INFLUENCE = 1e-9  # change of log loss for a large change of the coordinate
 SINGULAR_BELOW = 1e-13  # smallest eigenvalue of J^T W J with columns of length 1
 BEND_AFTER, NEWTON_AFTER, NEWTON_EVERY = 6, 8, 8
@@ -187,8 +188,8 @@ class _Batch:
             exact = matrix + self.bent
             least = smallest_eigenvalue(exact, facts.matrix.diagonal(), facts.still, problem)
             matrix = exact.where(least > SINGULAR_BELOW, matrix)
-        move = eliminated(matrix, facts.matrix, facts.gradient, facts.still, damping, problem)
-        longest = LONGEST_STEP * np.maximum(problem.scale, np.abs(self.theta))
+        move = self._move(matrix, facts)
+        longest = LONGEST_STEP * np.maximum(problem.large(self.theta), np.abs(self.theta))
         move = np.clip(np.nan_to_num(move), -longest, longest)
         theta = np.clip(self.theta + move, self.lower, self.upper)
         theta[~going] = self.theta[~going]
@@ -201,12 +202,24 @@ class _Batch:
             trial.put(better, second.take(better))
         # Near the optimum the total is flat to rounding, and only the gradient can tell progress.
         slack = 1e-12 * self.point.total + 1e-26 * facts.mass
-        better = going & (trial.total <= self.point.total + slack)
+        moved = (theta != self.theta).any(1)
+        better = going & moved & (trial.total <= self.point.total + slack)
         self.theta[better] = theta[better]
         self.point.put(better, trial.take(better))
         self.damping = np.where(
             better, np.maximum(damping / 10, 1e-12), np.where(going, damping * 4, damping)
         )
+
+    def _move(self, matrix: Arrow, facts: "_Facts") -> Array:
+        """The damped step; a coordinate on a bound that it would take out of it is held instead."""
+        still = facts.still
+        for _ in range(1 + self.theta.shape[1]):
+            move = eliminated(matrix, facts.matrix, facts.gradient, still, self.damping, self.problem)
+            out = ((self.theta >= self.upper) & (move > 0)) | ((self.theta <= self.lower) & (move < 0))
+            if not (out & ~still).any():
+                break
+            still = still | out
+        return move
 
     def _projected(self, theta: Array, point: Point) -> Array:
         """The amplitudes that are best at the shapes of `theta`, by relative errors weighted with g."""
@@ -245,7 +258,7 @@ class _Batch:
         slope = self.weighted(problem.objective.slope(self.point.residual))
         length = np.sqrt(facts.matrix.diagonal())
         ideal = EXACT_RESIDUAL * np.sqrt(facts.mass)[:, None] / np.where(length > 0, length, np.inf)
-        step = np.where(facts.still, 0.0, np.minimum(ideal, 1e-3 * problem.scale))
+        step = np.where(facts.still, 0.0, np.minimum(ideal, 1e-3 * problem.large(self.theta)))
         step = np.where(self.theta + step > self.upper, -step, step)
         inner, outer = [], []
         for name in problem.free:
@@ -274,8 +287,7 @@ class _Batch:
     def verdict(self) -> Solution:
         """The facts about the points reached, computed from the points themselves."""
         facts = _Facts(self)
-        span = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, self.problem.scale)
-        near = 1e-9 * span
+        near = ON_BOUND_WITHIN * self.problem.large(self.theta)
         at_bound = (self.lower < self.upper) & (
             (self.theta - self.lower <= near) | (self.upper - self.theta <= near)
         )
@@ -310,7 +322,7 @@ class _Facts:
         self.mass = batch.weighted(np.broadcast_to(problem.objective.grip(still), residual.shape)).sum(1)
         length = np.sqrt(self.matrix.diagonal())
         scale = np.sqrt((slope * residual).sum(1) + EXACT_RESIDUAL**2 * self.mass)
-        self.faint = length * problem.scale <= NO_INFLUENCE * np.sqrt(self.mass)[:, None]
+        self.faint = length * problem.large(batch.theta) <= NO_INFLUENCE * np.sqrt(self.mass)[:, None]
         self.share = np.abs(self.gradient) / (np.where(self.faint, np.inf, length) * scale[:, None])
         on_lower = (batch.theta <= batch.lower) & (self.gradient >= 0)
         on_upper = (batch.theta >= batch.upper) & (self.gradient <= 0)

@@ -4,10 +4,12 @@ Symbols as in `_problem`; psi = rho' the slope of the penalty at the residuals, 
 freedom. The covariance of the coordinates is that of an M-estimator (Huber, Robust Statistics, 1981,
 section 7.6),
 
-    tau^2 (J^T W J)^-1,    tau^2 = (sum w psi^2 / nu) / (sum w psi' / sum w)^2,
+    tau^2 (J^T W J)^-1,    tau^2 = (sum w psi^2 / nu) / m^2,    m = (sum w psi' - P psi'(0) w) / (nu w),
 
-for least squares the usual s^2 (J^T W J)^-1. Where the noise is known, weights are inverse variances and
-tau = 1 for least squares.
+with w in the last the mean weight: the P rows that a fit passes through exactly tell nothing of how often a
+residual is small, which matters where Huber's delta is below the noise (intervals then covered 0.88 for
+0.95, now 0.94); for least squares the usual s^2 (J^T W J)^-1. Where the noise is known, weights are inverse
+variances and tau = 1 for least squares.
 """
 
 import dataclasses
@@ -25,7 +27,7 @@ class Spread:
     """How far penalties scatter.
 
     **Fields:** `variance` tau^2; `freedom` nu, infinite where the noise is known; `step` the rise of the
-    total of penalties for one standard error of a parameter, tau^2 (sum w psi' / sum w) / 2; nan where
+    total of penalties for one standard error of a parameter, tau^2 m / 2; nan where
     there is no freedom.
     """
 
@@ -42,11 +44,14 @@ def spread(problem: Problem, theta: Array) -> Spread:
     """At the solution (P,)."""
     residual, weights = problem.at(theta[None]).residual[0], problem.weights
     freedom = problem.rows - problem.lower.size
-    bend = float(weights @ problem.objective.bend(residual) / weights.sum())
+    flat = float(problem.objective.bend(np.zeros((1, 1)))[0, 0])
+    share = float(weights @ problem.objective.bend(residual) / weights.mean())
+    bend = (share - theta.size * flat) / freedom if freedom > 0 else np.nan
     if problem.noise_known and problem.objective.quadratic:
+        bend = flat
         variance = 1.0 if problem.objective.of_logs else problem.unit**-2
         return Spread(variance, np.inf, variance * bend / 2)
-    if freedom < 1 or bend <= 0:
+    if freedom < 1 or not bend > 0:
         return Spread(np.nan, freedom, np.nan)
     variance = float(weights @ problem.objective.slope(residual) ** 2) / freedom / bend**2
     return Spread(variance, freedom, variance * bend / 2)

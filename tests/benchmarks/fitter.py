@@ -39,7 +39,7 @@ def usual(columns, loss, starts, weights=None):
 
 
 def joint(tiny):
-    """The joint law: 500 starts, then 200 resamples of the (budget, recurrences) blocks with 20 starts each."""
+    """The joint law: 500 starts, then 200 resamples of the blocks (budget, recurrences), 20 starts each."""
     from looped_design import looped_table
 
     from sweeps.laws import Huber, LoopedLaw, fit
@@ -72,17 +72,20 @@ def joint(tiny):
     block = np.unique(np.stack([table["flops"], table["num_recur"]]), axis=1, return_inverse=True)[1].ravel()
     for _ in range(resamples):
         count = rng.multinomial(block.max() + 1, np.full(block.max() + 1, 1 / (block.max() + 1)))
-        again_from = np.concatenate([best.x[None], begin[: again - 1]])
-        usual(columns, table["loss"], again_from, count[block].astype(float))
+        more = np.concatenate([best.x[None], begin[: again - 1]])
+        usual(columns, table["loss"], more, count[block].astype(float))
     usual_seconds = time.perf_counter() - began
     total = starts + resamples * again
     agree = np.mean([end.fun <= ours.objective * (1 + 1e-3) for end in ends])
-    print(f"joint law, {table['loss'].size} rows, {starts} starts + {resamples} x {again} refits, Huber {DELTA}")
-    print(f"  ours   {seconds:8.2f} s   {1e3 * seconds / total:6.2f} ms a start   objective {ours.objective:.6e}")
-    print(f"         {100 * reached:.1f} % of {starts} starts at the optimum (within 1e-6 of the objective)")
-    print(f"  usual  {usual_seconds:8.2f} s   {1e3 * usual_seconds / total:6.2f} ms a start   objective {best.fun:.6e}")
-    print(f"         {1e3 * usual_starts / starts:.1f} ms a start of the {starts}; {100 * agree:.1f} % within 1e-3")
-    print(f"  ratio  {usual_seconds / seconds:.1f}    phi {ours.estimates['phi']:.4f} {ours.intervals['phi']}")
+    rows = table["loss"].size
+    print(f"joint law, {rows} rows, {starts} starts + {resamples} x {again} refits, Huber {DELTA}")
+    for name, took, value in (("ours", seconds, ours.objective), ("usual", usual_seconds, best.fun)):
+        print(f"  {name:6s}{took:8.2f} s  {1e3 * took / total:6.2f} ms a start  objective {value:.6e}")
+    print(f"  ours: {100 * reached:.1f} % of {starts} starts at the optimum (within 1e-6 of the objective)")
+    print(
+        f"  usual: {1e3 * usual_starts / starts:.1f} ms a start without weights, {100 * agree:.1f} % within 1e-3"
+    )
+    print(f"  ratio {usual_seconds / seconds:.1f}; phi {ours.estimates['phi']:.4f} {ours.intervals['phi']}")
 
 
 def share_at_optimum(table, starts):
@@ -112,11 +115,13 @@ def seven(rows, starts, label, **options):
     found = fit(WidthDepthDataLaw(), table, starts=starts, **options)
     seconds = time.perf_counter() - began
     low, high = found.intervals["alpha_l"]
-    print(f"{label}: {seconds:.2f} s   alpha_l {found.estimates['alpha_l']:.4f} [{low:.4f}, {high:.4f}] {found.status}")
+    value = f"{found.estimates['alpha_l']:.4f} [{low:.4f}, {high:.4f}]"
+    print(f"{label}: {seconds:.2f} s   alpha_l {value} {found.status}")
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     options.add_argument("--tiny", action="store_true", help="every path at a small size")
     tiny = options.parse_args().tiny
     joint(tiny)

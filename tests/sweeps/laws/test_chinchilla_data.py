@@ -1,4 +1,5 @@
-"""The depth exponent in the Chinchilla data (arXiv:2602.05970): the converged optimum, and what it is worth."""
+"""The depth exponent in the Chinchilla data (arXiv:2602.05970): the converged optimum, and what it is
+worth."""
 
 import csv
 from pathlib import Path
@@ -31,8 +32,8 @@ def found(table: dict[str, np.ndarray]) -> Fit:
 
 
 def test_the_converged_optimum(found: Fit) -> None:
-    """To four figures: the objective is 3.02737e-3 / 100, not the 3.06807e-3 / 100 at which the paper's 50 000
-    Adam steps stopped, and the exponents are those of the optimum."""
+    """To four figures: the objective is 3.02737e-3 / 100, not the 3.06807e-3 / 100 at which the paper's 50
+    000 Adam steps stopped, and the exponents are those of the optimum."""
     assert found.status is Status.CONVERGED and found.gradient_norm <= 1e-8
     assert found.provenance.rows == 203 and found.degrees_of_freedom == 196
     assert 100 * found.objective == pytest.approx(3.02737e-3, abs=5e-9)
@@ -57,8 +58,8 @@ def test_width_and_depth_move_together_and_that_is_said(found: Fit) -> None:
 
 
 def test_the_exponent_is_fragile(table: dict[str, np.ndarray], found: Fit) -> None:
-    """Leaving out 20 or 60 runs instead of 40 moves the depth exponent by more than 0.2, inside the 95 % profile
-    interval, which is wider than half a unit."""
+    """Leaving out 20 or 60 runs instead of 40 moves the depth exponent by more than 0.2, inside the 95 %
+    profile interval, which is wider than half a unit."""
     low, high = found.intervals["alpha_l"]
     assert high - low > 0.5
     for drop in (20, 60):
@@ -70,9 +71,9 @@ def test_the_exponent_is_fragile(table: dict[str, np.ndarray], found: Fit) -> No
 def test_the_pairs_bootstrap(table: dict[str, np.ndarray]) -> None:
     """1000 resamples of the 203 runs give a 95 % interval of the depth exponent of about [0.98, 1.8].
 
-    4000 resamples gave [0.985, 1.772], and repeated draws of 1000 of them ends with standard errors of 0.010 and
-    0.017: four of those are allowed. The [0.98, 1.86] that 200 resamples once gave, whose ends have errors of
-    0.027 and 0.036, lies within four joint errors, 0.12 and 0.16. No refit fails."""
+    4000 resamples gave [0.985, 1.772], and repeated draws of 1000 of them ends with standard errors of 0.010
+    and 0.017: four of those are allowed. The [0.98, 1.86] that 200 resamples once gave, whose ends have
+    errors of 0.027 and 0.036, lies within four joint errors, 0.12 and 0.16. No refit fails."""
     found = fit(WidthDepthDataLaw(), table, drop_top=40, interval="pairs", resamples=1000)
     low, high = found.intervals["alpha_l"]
     assert low == pytest.approx(0.985, abs=0.042) and high == pytest.approx(1.772, abs=0.07)

@@ -15,7 +15,8 @@ DEPTH = np.array([1.0, 3, 4, 6, 8, 12, 16, 48])
 
 
 def _problem() -> Problem:
-    """The law on losses of 1, so that a residual is the logarithm of the prediction; order (c, L_0, alpha)."""
+    """The law on losses of 1, so that a residual is the logarithm of the prediction; order (c, L_0,
+    alpha)."""
     law = DepthLaw()
     rows = read(law, {"depth": DEPTH, "loss": np.ones(DEPTH.size)})
     problem = build(law, law.parameters, rows, LogSquares(), ())

@@ -92,7 +92,7 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["1e999 * x", "9" * 400 + " * x", "-1e999"])
 def test_a_number_beyond_float64_is_refused(text: str) -> None:
     """A number that float64 does not hold is refused, and is not infinity."""
-    with pytest.raises(ValueError, match="not a finite number"):
+    with pytest.raises(ValueError, match="not a finite number|not finite"):
         parse(text)
 
 
@@ -109,8 +109,8 @@ def test_a_number_beyond_float64_is_refused(text: str) -> None:
     ],
 )
 def test_deep_nesting_is_refused_or_evaluated(text: str) -> None:
-    """However deep a formula is nested, it has a value or is refused with ValueError: nothing overflows a stack,
-    also not later, when it is evaluated or looked through for names."""
+    """However deep a formula is nested, it has a value or is refused with ValueError: nothing overflows a
+    stack, also not later, when it is evaluated or looked through for names."""
     try:
         tree = parse(text)
     except ValueError as error:
@@ -190,8 +190,8 @@ def _python(text: str, **more: Any) -> Any:
 
 @given(FORMULAS, st.floats(0.2, 3), st.floats(0.2, 3))
 def test_values_are_pythons_own(text: str, a: float, b: float) -> None:
-    """Precedence, signs, powers and functions are Python's: the value is that of the same text run by Python, to
-    rounding, and not finite where that is not."""
+    """Precedence, signs, powers and functions are Python's: the value is that of the same text run by Python,
+    to rounding, and not finite where that is not."""
     expected = _python(text, a=np.float64(a), b=np.float64(b))
     with np.errstate(all="ignore"):
         at = {"a": Dual(np.array([[a]]), {}), "b": Dual(np.array([[b]]), {})}
@@ -204,8 +204,8 @@ def test_values_are_pythons_own(text: str, a: float, b: float) -> None:
 
 @given(FORMULAS, st.sampled_from("+-*/"), st.floats(0.2, 3), st.floats(0.2, 3), st.sampled_from("ab"))
 def test_derivatives_are_exact(text: str, sign: str, a: float, b: float, which: str) -> None:
-    """The derivative by a parameter equals the complex step, Im f(p + ih) / h at h = 1e-30, which has no error
-    but rounding, wherever the formula is real and finite there."""
+    """The derivative by a parameter equals the complex step, Im f(p + ih) / h at h = 1e-30, which has no
+    error but rounding, wherever the formula is real and finite there."""
     text = f"({text}) {sign} a**b"
     at = {
         "a": Dual(np.array([[a]]), {"a": np.ones((1, 1))}),
@@ -249,8 +249,8 @@ def test_derivatives_are_exact(text: str, sign: str, a: float, b: float, which: 
     ],
 )
 def test_each_rule_of_differentiation(text: str, slope: Callable | None) -> None:
-    """Each rule once, against the derivative by hand (where there is one) and the central difference, whose own
-    error is h^2 = 1e-10 and eps / h = 1e-11."""
+    """Each rule once, against the derivative by hand (where there is one) and the central difference, whose
+    own error is h^2 = 1e-10 and eps / h = 1e-11."""
     x, a, h = COLUMNS["x"] + 2, 1.3, 1e-5
 
     def at(value: float) -> Dual:
@@ -309,8 +309,8 @@ def test_a_law_of_ones_own_has_the_names_that_are_no_columns_as_parameters() -> 
     ],
 )
 def test_amplitudes_are_found_in_the_formula(text: str, expected: list[str]) -> None:
-    """A parameter that a term is proportional to, and that occurs once, is an amplitude, at most one a term: the
-    formula is linear in them, as values at random amplitudes show."""
+    """A parameter that a term is proportional to, and that occurs once, is an amplitude, at most one a term:
+    the formula is linear in them, as values at random amplitudes show."""
     assert amplitudes(text, ("n", "d")) == expected
     columns = {"n": np.array([0.5, 2.0]), "d": np.array([3.0, 4.0])}
 

@@ -1,12 +1,11 @@
 """Coverage of the 95 % intervals, by simulation: how often one holds the truth.
 
 Depth: six depths (3 4 6 8 12 16), repeated where there are more rows, log-normal noise of 0.05 on every loss.
-Seeds: the same for each seed, with levels that differ by a factor e^0.3 (standard deviation) and exponents that
-differ by `between` around 1.2; the standard error of one seed's exponent from the noise alone is 0.035. Size
-and data: runs of the Chinchilla law over a grid of N and D, log-normal noise of 0.003, part of whose variance
-(`common`) is shared by the rows of one budget. `python tests/sweeps/laws/test_law_coverage.py 1200` prints the
-whole table (an hour on one core); 4 sqrt(0.95 0.05 / runs) is four binomial errors of a share.
-"""
+Seeds: the same for each seed, with levels that differ by a factor e^0.3 (standard deviation) and exponents
+that differ by `between` around 1.2; the standard error of one seed's exponent from the noise alone is 0.035.
+Size and data: runs of the Chinchilla law over a grid of N and D, log-normal noise of 0.003, part of whose
+variance (`common`) is shared by the rows of one budget. `python tests/sweeps/laws/test_law_coverage.py 1200`
+prints the whole table (an hour on one core); 4 sqrt(0.95 0.05 / runs) is four binomial errors of a share."""
 
 import math
 import sys
@@ -92,10 +91,11 @@ def _error(runs: int) -> float:
     return 4 * math.sqrt(0.95 * 0.05 / runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["wald", "profile"])
 def test_a_line_has_an_exact_interval(interval: str) -> None:
-    """With a fixed floor of 0 the law is a line in logarithms, for which Student's t is exact, and the profile
-    is the same interval: of six rows, 95 % to four binomial errors."""
+    """With a fixed floor of 0 the law is a line in logarithms, for which Student's t is exact, and the
+    profile is the same interval: of six rows, 95 % to four binomial errors."""
     found, _ = coverage(DepthLaw(), depths(6), {"alpha": ALPHA}, 150, fix=NO_FLOOR, interval=interval)
     assert found["alpha"] == pytest.approx(0.95, abs=_error(150))
 
@@ -104,8 +104,8 @@ def test_what_a_fit_gives_by_default_for_one_seed() -> None:
     """Six rows and no groups, the table of one seed: the interval that is given unasked covers 95 % to four
     binomial errors."""
     arguments = {"fix": NO_FLOOR, "resamples": 200}
-    found, _ = coverage(DepthLaw(), depths(6), {"alpha": ALPHA}, 150, **arguments)
-    assert found["alpha"] == pytest.approx(0.95, abs=_error(150))
+    found, _ = coverage(DepthLaw(), depths(6), {"alpha": ALPHA}, 100, **arguments)
+    assert found["alpha"] == pytest.approx(0.95, abs=_error(100))
 
 
 @pytest.mark.slow
@@ -160,8 +160,8 @@ def test_a_free_floor_and_seeds_that_differ_is_warned_of() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("interval", METHODS)
 def test_independent_rows(interval: str) -> None:
-    """24 rows of the depth law, and 48 of the Chinchilla law, with independent noise: all methods cover 95 %, to
-    four binomial errors of 100 tables and 2 % that percentiles of so few rows may be too narrow by."""
+    """24 rows of the depth law, and 48 of the Chinchilla law, with independent noise: all methods cover 95 %,
+    to four binomial errors of 100 tables and 2 % that percentiles of so few rows may be too narrow by."""
     for law, draw, truth, arguments in (
         (DepthLaw(), depths(24), {"alpha": ALPHA}, {"fix": NO_FLOOR}),
         (ChinchillaLaw(), sizes(6), SIZE_AND_DATA, {"group": None}),
@@ -173,8 +173,9 @@ def test_independent_rows(interval: str) -> None:
 
 @pytest.mark.slow
 def test_rows_that_err_together_need_clusters() -> None:
-    """Where half of the variance is shared by the rows of a budget, clusters by budget cover 95 % of the exponent
-    of data to four binomial errors of 150 tables; curvature, for which rows are independent, is narrower."""
+    """Where half of the variance is shared by the rows of a budget, clusters by budget cover 95 % of the
+    exponent of data to four binomial errors of 150 tables; curvature, for which rows are independent, is
+    narrower."""
     draw, truth = sizes(12, 0.5), {"beta": 0.28}
     arguments = {"runs": 150, "group": "budget", "resamples": 100}
     found, wide = coverage(ChinchillaLaw(), draw, truth, **arguments)

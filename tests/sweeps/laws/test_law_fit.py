@@ -33,7 +33,7 @@ def _grouped(groups: int, seed: int = 0, noise: float = 0.03) -> dict[str, np.nd
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     alpha=st.floats(0.3, 4),
     log_c=st.floats(-12, 12),
@@ -60,7 +60,7 @@ def test_planted_parameters_are_recovered(
     assert found.estimates["L_0"] == pytest.approx(floor, rel=1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(alpha=st.floats(0.3, 4), log_c=st.floats(-12, 12), share=st.floats(0, 0.9))
 def test_planted_parameters_with_the_floor_known(alpha: float, log_c: float, share: float) -> None:
     """Without noise and with the right floor, c and alpha come back to rounding."""
@@ -75,7 +75,7 @@ def test_planted_parameters_with_the_floor_known(alpha: float, log_c: float, sha
     assert found.intervals["L_0"] == (floor, floor)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     depth_unit=st.floats(1e-3, 1e3),
     loss_unit=st.floats(1e-6, 1e6),
@@ -148,8 +148,8 @@ def test_levels_of_groups_do_not_bend_the_exponent() -> None:
 
 
 def test_what_groups_have_of_their_own_is_a_choice() -> None:
-    """`own` moves a parameter from what is shared to what each group has: exponents that differ come back each
-    for itself, with the mean as the estimate; with nothing of its own a group is only a cluster."""
+    """`own` moves a parameter from what is shared to what each group has: exponents that differ come back
+    each for itself, with the mean as the estimate; with nothing of its own a group is only a cluster."""
     seed = np.repeat([0, 1], DEPTH.size)
     depth = np.tile(DEPTH, 2)
     table = {"depth": depth, "loss": (2.0 + seed) * depth ** -(1.0 + seed), "seed": seed}

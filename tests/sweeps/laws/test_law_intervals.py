@@ -39,8 +39,8 @@ def test_one_group_is_linear_regression(interval: str) -> None:
     ends = line.intercept + t * line.intercept_stderr * np.array([-1, 1])
     assert np.log(found.intervals["c"]) == pytest.approx(ends, abs=10 * close)
     assert found.parameters["alpha"].error == pytest.approx(line.stderr, rel=1e-9)
-    said = {"wald": "curvature (delta method, Student t, 4 ", "profile": "profile (Student t, 4 "}[interval]
-    assert found.interval_method == said + "degrees of freedom)"
+    said = {"wald": "curvature", "profile": "profile"}[interval]
+    assert found.interval_method.startswith(said) and "Student t with 4 degree" in found.interval_method
     assert [f.code for f in found.diagnosis if f.code == "one-group"] == ["one-group"]
 
 
@@ -151,8 +151,8 @@ def test_percentiles_leave_the_tails_outside(values: list[float]) -> None:
 
 @given(st.integers(0, 9))
 def test_failed_refits_lie_beyond_both_ends(failed: int) -> None:
-    """Of 100 refits, each failed one moves each end of a 90 % interval out by one refit; with 5 or more, as many
-    as the interval leaves out, there is no end at all. Never is it as if they had not been tried."""
+    """Of 100 refits, each failed one moves each end of a 90 % interval out by one refit; with 5 or more, as
+    many as the interval leaves out, there is no end at all. Never is it as if they had not been tried."""
     values = list(np.arange(100.0))
     good = [i % 10 != 5 or i // 10 >= failed for i in range(100)]
     refits = _refits(values, good)
@@ -167,8 +167,8 @@ def test_failed_refits_lie_beyond_both_ends(failed: int) -> None:
 
 
 def test_failed_refits_never_narrow_an_interval_of_few_clusters() -> None:
-    """Where the interval is Student's, refits that failed may not make it as if they had not been tried: with the
-    widest two of 60 failed it is no narrower than percentiles, for which they lie beyond both ends."""
+    """Where the interval is Student's, refits that failed may not make it as if they had not been tried: with
+    the widest two of 60 failed it is no narrower than percentiles, for which they lie beyond both ends."""
     values = list(np.linspace(-1, 1, 60))
     good = [0 < i < 59 for i in range(60)]
     refits = _refits(values, good)
@@ -221,8 +221,8 @@ def test_resampled_rows_follow_the_seed() -> None:
 
 
 def test_clusters_are_drawn_whole() -> None:
-    """Where every row stands in its cluster three times over, clusters give the interval of the rows apart, and
-    pairs one that is too narrow by sqrt(3), to the 10 % that 400 resamples leave in both."""
+    """Where every row stands in its cluster three times over, clusters give the interval of the rows apart,
+    and pairs one that is too narrow by sqrt(3), to the 10 % that 400 resamples leave in both."""
     rng = np.random.default_rng(0)
     size = np.exp(rng.uniform(16, 21, 60))
     tokens = np.exp(rng.uniform(21, 26, 60))

@@ -70,14 +70,15 @@ def test_a_free_floor_needs_a_fourth_depth() -> None:
     """Three parameters need four depths for anything to be left over to judge them by."""
     table = {"depth": [3, 4, 6] * 2, "loss": LOSS}
     with pytest.raises(
-        ValueError, match=r"3 distinct depth.*c, L_0, alpha need at least 4; add rows, or fix a parameter"
+        ValueError, match=r"3 distinct depth.*c, alpha, L_0 need at least 4; add rows, or fix a parameter"
     ):
         fit(DepthLaw(), table)
     assert fit(DepthLaw(), table, fix=NO_FLOOR, interval="none").degrees_of_freedom == 4
 
 
 def test_a_group_needs_one_more_depth_than_it_has_parameters() -> None:
-    """A group pays for what it has for itself first: two depths for a level, three for a level and a floor."""
+    """A group pays for what it has for itself first: two depths for a level, three for a level and a
+    floor."""
     table = {"depth": DEPTH * 2, "loss": LOSS * 2, "seed": [0] * 10 + [1] * 2}
     assert fit(DepthLaw(), table, interval="none").degrees_of_freedom == 12 - 4
     with pytest.raises(
@@ -87,8 +88,8 @@ def test_a_group_needs_one_more_depth_than_it_has_parameters() -> None:
 
 
 def test_a_known_floor_may_lie_above_a_loss() -> None:
-    """Losses scatter, so one may lie below the true floor: that row has a residual like any other. The planted
-    exponent comes back within four of its standard errors."""
+    """Losses scatter, so one may lie below the true floor: that row has a residual like any other. The
+    planted exponent comes back within four of its standard errors."""
     depth = np.tile([3.0, 4, 6, 8, 12, 16, 64], 4)
     noise = np.random.default_rng(0).normal(0, 0.02, depth.size)
     table = {"depth": depth, "loss": (0.5 * depth**-1.2 + 1) * np.exp(noise)}

@@ -44,8 +44,8 @@ def _loss(law: Law, values: dict[str, float], columns: dict[str, np.ndarray]) ->
 
 
 def _planted(law: Law, columns: dict[str, np.ndarray], draw: st.DataObject) -> dict[str, float]:
-    """Exponents in the range where starts are drawn, but 0.1 at least from 0, where a term is a constant; each
-    amplitude such that its term is a tenth to three times the floor of 2 at a typical row."""
+    """Exponents in the range where starts are drawn, but 0.1 at least from 0, where a term is a constant;
+    each amplitude such that its term is a tenth to three times the floor of 2 at a typical row."""
     values: dict[str, float] = {}
     for p in law.parameters:
         if p.likely is not None:
@@ -119,15 +119,15 @@ def _noisy(law: Law, seed: int = 0, noise: float = 0.01) -> dict[str, np.ndarray
 @settings(max_examples=4)
 @given(data=st.data(), chosen=OBJECTIVES)
 def test_units_move_only_amplitudes(law: Law, data: st.DataObject, chosen: Objective) -> None:
-    """Multiplying each column and the loss by any factor from 1e-6 to 1e6 leaves every exponent where it was, to
-    1e-7, and multiplies the floor by the factor of the loss. (The loss enters squares in its own unit, and a sum
-    of counts, as in the looped law, has one unit for both.)"""
+    """Multiplying each column and the loss by any factor from 1e-6 to 1e6 leaves every exponent where it was,
+    to 1e-7, and multiplies the floor by the factor of the loss. (The loss enters squares in its own unit, and
+    a sum of counts, as in the looped law, has one unit for both.)"""
     table = _noisy(law)
     factors = {name: 10 ** data.draw(st.floats(-6, 6), label=name) for name in (*law.columns, "loss")}
     if "num_once" in factors:
         factors |= {"num_once": factors["num_recurrent"], "num_recur": 1.0}
     other = {name: factors.get(name, 1.0) * column for name, column in table.items()}
-    a, b = (fit(law, t, objective=chosen, interval="none", starts=24) for t in (table, other))
+    a, b = (fit(law, t, objective=chosen, interval="none", starts=12) for t in (table, other))
     assert a.status is Status.CONVERGED and b.status is Status.CONVERGED
     for p in law.parameters:
         before, after = a.estimates[p.name], b.estimates[p.name]
@@ -196,7 +196,8 @@ def test_a_row_twice_is_a_weight_of_two(law: Law) -> None:
 
 @every
 def test_the_size_of_weights_does_not_matter(law: Law) -> None:
-    """Weights say how rows compare: all multiplied by one number leaves objective, estimates and intervals."""
+    """Weights say how rows compare: all multiplied by one number leaves objective, estimates and
+    intervals."""
     table = _noisy(law)
     w = np.random.default_rng(2).uniform(0.5, 2, 40)
     a, b = (fit(law, table | {"w": k * w}, weights="w", interval="wald") for k in (1.0, 1e6))
@@ -229,8 +230,8 @@ def test_the_objective_is_that_of_the_table(law: Law) -> None:
 
 @every
 def test_a_law_describes_itself(law: Law) -> None:
-    """The formula's names are the law's columns and parameters, each once; the headline is among them; a level
-    is an amplitude; equation and name are texts."""
+    """The formula's names are the law's columns and parameters, each once; the headline is among them; a
+    level is an amplitude; equation and name are texts."""
     names = [p.name for p in law.parameters]
     assert len(set(names)) == len(names) and set(law.headline) <= set(names)
     assert not set(names) & set(law.columns) and "loss" not in law.columns

@@ -29,8 +29,8 @@ def test_the_design_is_the_papers() -> None:
 @pytest.mark.parametrize("objective", [LogSquares(), Squares(), Huber(1e-3), Huber(1e-3, 10.0)], ids=repr)
 @pytest.mark.parametrize("phi", [-0.3, 0.0, 0.459, 1.0])
 def test_planted_parameters_without_noise(objective: Objective, phi: float) -> None:
-    """All six parameters come back to 1e-6 from the 116 runs, also where a recurrence is worth nothing or as much
-    as a block of its own, and within the box that the paper searched."""
+    """All six parameters come back to 1e-6 from the 116 runs, also where a recurrence is worth nothing or as
+    much as a block of its own, and within the box that the paper searched."""
     found = fit(LoopedLaw(), looped_table(0.0, 0, phi=phi), objective=objective, interval="none", bounds=BOX)
     assert found.status is Status.CONVERGED
     for name, value in (PLANTED | {"phi": phi}).items():
@@ -38,8 +38,9 @@ def test_planted_parameters_without_noise(objective: Objective, phi: float) -> N
 
 
 def test_a_wrong_phi_fits_worse() -> None:
-    """phi fixed at 0 or at 1 leaves mean squares more than twice those of phi free (in the paper, with 1 - R^2
-    of 0.014 and 0.045 against 0.003, five and sixteen times): the scatter of a mean square of 116 rows is 13 %."""
+    """phi fixed at 0 or at 1 leaves mean squares more than twice those of phi free (in the paper, with 1 -
+    R^2 of 0.014 and 0.045 against 0.003, five and sixteen times): the scatter of a mean square of 116 rows is
+    13 %."""
     table = looped_table(0.010, 0)
     free = fit(LoopedLaw(), table, interval="none")
     for phi in (0.0, 1.0):
@@ -60,7 +61,8 @@ def test_phi_with_noise(objective: Objective) -> None:
 
 
 def test_one_recurrence_determines_no_phi() -> None:
-    """Runs of r = 1 alone, or with r named in a column that does not vary, leave phi open: said, no interval."""
+    """Runs of r = 1 alone, or with r named in a column that does not vary, leave phi open: said, no
+    interval."""
     table = looped_table(0.010, 0)
     once = {name: column[table["num_recur"] == 1] for name, column in table.items()}
     found = fit(LoopedLaw(), once, interval="wald")
@@ -73,8 +75,9 @@ def test_one_recurrence_determines_no_phi() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [LogSquares(), Huber(1e-3)], ids=repr)
 def test_the_cluster_bootstrap_covers_phi(objective: Objective) -> None:
-    """200 draws with noise of 0.010 nats: intervals of phi by clusters of (budget, recurrences), each with all its
-    widths, hold the planted value in 90 % to 99 %, which is 95 % to three binomial errors of 200 (1.5 %)."""
+    """200 draws with noise of 0.010 nats: intervals of phi by clusters of (budget, recurrences), each with
+    all its widths, hold the planted value in 90 % to 99 %, which is 95 % to three binomial errors of 200 (1.5
+    %)."""
     hits = 0
     for seed in range(200):
         low, high = fit(
@@ -84,6 +87,7 @@ def test_the_cluster_bootstrap_covers_phi(objective: Objective) -> None:
             group=CELLS,
             resamples=100,
             starts=8,
+            refit_starts=0,
         ).intervals["phi"]
         hits += low <= PLANTED["phi"] <= high
     assert 0.90 <= hits / 200 <= 0.99

@@ -25,8 +25,8 @@ def _at(function, residual: float) -> float:  # type: ignore[no-untyped-def]
 @every
 @given(r=RESIDUALS)
 def test_the_slope_is_the_derivative_of_the_penalty(penal: Objective, r: float) -> None:
-    """By central difference: exact for a quadratic and a line but for rounding, eps rho / h, as long as neither a
-    kink of the second derivative nor 0 lies within h."""
+    """By central difference: exact for a quadratic and a line but for rounding, eps rho / h, as long as
+    neither a kink of the second derivative nor 0 lies within h."""
     h = 1e-3 * min(_delta(penal), 1.0)
     assume(abs(abs(r) - _delta(penal)) > 2 * h and abs(r) > 2 * h)
     rise = (_at(penal.penalty, r + h) - _at(penal.penalty, r - h)) / (2 * h)
@@ -46,8 +46,9 @@ def test_the_bend_is_the_derivative_of_the_slope(penal: Objective, r: float) -> 
 @every
 @given(r=RESIDUALS, t=RESIDUALS)
 def test_the_quadratic_of_the_grip_touches_and_lies_above(penal: Objective, r: float, t: float) -> None:
-    """q(t) = rho(r) + grip(r) (t^2 - r^2) / 2 equals rho at r, has its slope there, and is nowhere below it on
-    the side of r: so a step that lowers q lowers rho. (On the other side of 0 so it is for symmetric ones.)"""
+    """q(t) = rho(r) + grip(r) (t^2 - r^2) / 2 equals rho at r, has its slope there, and is nowhere below it
+    on the side of r: so a step that lowers q lowers rho. (On the other side of 0 so it is for symmetric
+    ones.)"""
     grip = _at(penal.grip, r)
     assert grip * r == pytest.approx(_at(penal.slope, r), rel=1e-12, abs=1e-300)
     symmetric = not isinstance(penal, Huber) or penal.overestimates == 1
@@ -72,8 +73,8 @@ def test_penalties_rise_from_zero(penal: Objective, r: float) -> None:
 
 @given(delta=st.floats(1e-6, 1), r=RESIDUALS)
 def test_huber_is_square_near_and_line_far(delta: float, r: float) -> None:
-    """r^2 / 2 up to delta, delta (|r| - delta / 2) beyond: continuous at delta, and with infinite delta half the
-    squares, as in arXiv:2203.15556."""
+    """r^2 / 2 up to delta, delta (|r| - delta / 2) beyond: continuous at delta, and with infinite delta half
+    the squares, as in arXiv:2203.15556."""
     expected = r**2 / 2 if abs(r) <= delta else delta * (abs(r) - delta / 2)
     assert _at(Huber(delta).penalty, r) == pytest.approx(expected, rel=1e-12, abs=1e-300)
     assert _at(Huber(1e9).penalty, r) == pytest.approx(_at(LogSquares().penalty, r) / 2)
@@ -87,7 +88,8 @@ def test_the_asymmetric_one_weighs_one_side(factor: float, r: float) -> None:
 
 
 def test_overestimates_push_the_law_down() -> None:
-    """With a large factor on overestimates the fitted law lies below most losses, and with a small one above."""
+    """With a large factor on overestimates the fitted law lies below most losses, and with a small one
+    above."""
     rng = np.random.default_rng(0)
     depth = np.tile([2.0, 4, 8, 16, 32], 10)
     table = {"depth": depth, "loss": 2 / depth * np.exp(0.05 * rng.standard_normal(depth.size))}
@@ -99,8 +101,8 @@ def test_overestimates_push_the_law_down() -> None:
 
 
 def test_huber_hardly_feels_a_row_that_is_far_off() -> None:
-    """One loss ten times too high moves the exponent of least squares by more than 0.3 and Huber's by less than
-    0.02."""
+    """One loss ten times too high moves the exponent of least squares by more than 0.3 and Huber's by less
+    than 0.02."""
     depth = np.tile([2.0, 4, 8, 16, 32], 4)
     rng = np.random.default_rng(0)
     loss = 2 / depth * np.exp(0.01 * rng.standard_normal(depth.size))

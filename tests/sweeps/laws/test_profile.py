@@ -29,11 +29,12 @@ def _rise(found: Fit, table: dict, name: str, value: float) -> float:
     return (held.objective - found.objective) / (found.objective * t**2 / found.degrees_of_freedom)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 1000), noise=st.floats(0.005, 0.05), confidence=st.sampled_from([0.68, 0.95]))
 def test_ends_are_where_the_fit_is_as_much_worse(seed: int, noise: float, confidence: float) -> None:
-    """With a parameter fixed at an end of its interval, the mean square rises by t^2 / nu of itself: to 2 %, since
-    the search stops within 1e-3 of the root of that height on one side and 1e-4 of the distance on the other."""
+    """With a parameter fixed at an end of its interval, the mean square rises by t^2 / nu of itself: to 2 %,
+    since the search stops within 1e-3 of the root of that height on one side and 1e-4 of the distance on the
+    other."""
     table = _table(seed, noise)
     found = fit(DepthLaw(), table, interval="profile", confidence=confidence, starts=16)
     assume(found.parameters["alpha"].identified and found.parameters["L_0"].identified)
@@ -52,8 +53,8 @@ def test_a_profile_is_not_symmetric_where_the_law_is_not() -> None:
 
 @pytest.mark.parametrize("objective", [LogSquares(), Huber(0.02)])
 def test_small_noise_makes_profile_and_curvature_agree(objective: Objective) -> None:
-    """With noise of 1e-4 a law is linear over its own interval: both give the same ends, to 2 % of the width. The
-    bound of 0.02 keeps all rows of the Huber penalty in its quadratic part."""
+    """With noise of 1e-4 a law is linear over its own interval: both give the same ends, to 2 % of the width.
+    The bound of 0.02 keeps all rows of the Huber penalty in its quadratic part."""
     table = _table(1, 1e-4)
     a, b = (fit(DepthLaw(), table, interval=i, objective=objective) for i in ("wald", "profile"))
     for name in ("c", "alpha", "L_0"):
@@ -62,8 +63,8 @@ def test_small_noise_makes_profile_and_curvature_agree(objective: Objective) -> 
 
 
 def test_units_do_not_move_a_profile() -> None:
-    """Ends of an exponent's profile stay when columns and loss are in other units; those of an amplitude move with
-    it. Bound: the search stops at 1e-4 of the distance, at another place for other units."""
+    """Ends of an exponent's profile stay when columns and loss are in other units; those of an amplitude move
+    with it. Bound: the search stops at 1e-4 of the distance, at another place for other units."""
     table = _table(2)
     other = {"depth": 1e6 * table["depth"], "loss": 1e-6 * table["loss"]}
     a, b = (fit(DepthLaw(), t, interval="profile") for t in (table, other))
@@ -75,8 +76,8 @@ def test_units_do_not_move_a_profile() -> None:
 
 
 def test_an_open_end_is_the_bound() -> None:
-    """Rows of a pure power law leave the floor open at 0, its own bound: not identified, though the exponent is,
-    and the finding names the range of exponents that goes with it."""
+    """Rows of a pure power law leave the floor open at 0, its own bound: not identified, though the exponent
+    is, and the finding names the range of exponents that goes with it."""
     found = fit(DepthLaw(), _table(0, 0.03, floor=0.0), interval="profile")
     assert found.intervals["L_0"][0] == 0 and math.isfinite(found.intervals["L_0"][1])
     assert not found.parameters["L_0"].identified
@@ -104,8 +105,8 @@ def test_a_flat_direction_is_not_identified() -> None:
 
 
 def test_several_noisy_groups_share_a_profile() -> None:
-    """With a level for each group the exponent's profile is exact too: for a line it is the interval by curvature,
-    with the groups' degrees of freedom."""
+    """With a level for each group the exponent's profile is exact too: for a line it is the interval by
+    curvature, with the groups' degrees of freedom."""
     rng = np.random.default_rng(5)
     seed, depth = np.repeat(np.arange(4), 6), np.tile(DEPTH, 4)
     loss = np.exp(rng.standard_normal(4))[seed] * depth**-1.2 * np.exp(0.05 * rng.standard_normal(24))

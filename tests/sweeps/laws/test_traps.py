@@ -25,7 +25,8 @@ def _noisy(seed: int = 0, noise: float = 0.03, floor: float = 0.05) -> dict[str,
 
 @pytest.mark.parametrize("interval", ["wald", "profile", "pairs"])
 def test_a_unit_of_time_does_not_change_an_exponent(interval: str) -> None:
-    """Six points divided by 86 400 keep their exponent and its interval: no start, bound or tolerance has a unit."""
+    """Six points divided by 86 400 keep their exponent and its interval: no start, bound or tolerance has a
+    unit."""
     x, y = np.array([1.0, 2, 5, 10, 20, 50]), np.array([9.1e4, 5.2e4, 2.9e4, 2.2e4, 1.7e4, 1.55e4])
     a = fit(DepthLaw(), {"depth": x, "loss": y}, interval=interval, resamples=100)
     b = fit(DepthLaw(), {"depth": x, "loss": y / 86_400}, interval=interval, resamples=100)
@@ -36,8 +37,8 @@ def test_a_unit_of_time_does_not_change_an_exponent(interval: str) -> None:
 
 
 def test_a_floor_on_its_lower_bound_is_said() -> None:
-    """Losses that fall faster and faster want a negative floor: L_0 is 0, the status and a finding say so, and
-    the exponent is that of the fit with the floor fixed there."""
+    """Losses that fall faster and faster want a negative floor: L_0 is 0, the status and a finding say so,
+    and the exponent is that of the fit with the floor fixed there."""
     table = {"depth": DEPTH, "loss": 2 * DEPTH**-1.3 - 0.02}
     found, fixed = (fit(DepthLaw(), table, fix=fix, interval="none") for fix in ({}, NO_FLOOR))
     assert found.status is Status.AT_BOUND and found.trusted
@@ -57,11 +58,12 @@ def test_a_floor_on_its_upper_bound_is_said() -> None:
     assert any(note.startswith("L_0 sits on its upper bound 1:") for note in found.notes)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(alpha=st.floats(0.3, 3), level=st.floats(0.01, 100))
 def test_a_value_by_a_bound_is_never_silent(alpha: float, level: float) -> None:
-    """An exponent is 1 by measurement or by a bound, and the two cannot be confused: with an upper bound of 1,
-    steeper data give exactly 1 with status "at a bound" and a finding, and flatter data their own exponent."""
+    """An exponent is 1 by measurement or by a bound, and the two cannot be confused: with an upper bound of
+    1, steeper data give exactly 1 with status "at a bound" and a finding, and flatter data their own
+    exponent."""
     table = {"depth": DEPTH, "loss": level * DEPTH**-alpha}
     found = fit(DepthLaw(), table, fix=NO_FLOOR, bounds={"alpha": (0.0, 1.0)}, interval="none", starts=16)
     if alpha > 1.001:
@@ -93,8 +95,8 @@ def test_an_exponent_of_one_without_scatter() -> None:
 
 @pytest.mark.parametrize("interval", ["auto", "wald", "profile", "pairs", "residual", "none"])
 def test_flat_losses_do_not_determine_a_free_floor(interval: str) -> None:
-    """Equal losses are any mixture of c and L_0: degenerate, no interval, no verdict, and no exception, whatever
-    interval is asked for; and no covariance that pretends to know."""
+    """Equal losses are any mixture of c and L_0: degenerate, no interval, no verdict, and no exception,
+    whatever interval is asked for; and no covariance that pretends to know."""
     found = fit(DepthLaw(), {"depth": DEPTH, "loss": np.full(6, 1.3)}, interval=interval)
     assert found.status is Status.DEGENERATE and not found.trusted and not found.identified
     assert found.intervals["alpha"] == (-math.inf, math.inf)
@@ -105,7 +107,7 @@ def test_flat_losses_do_not_determine_a_free_floor(interval: str) -> None:
     np.testing.assert_allclose(found.predict(DEPTH), 1.3, rtol=1e-9)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 10_000), noise=st.floats(1e-6, 0.2))
 def test_noise_without_a_trend_never_gives_a_narrow_exponent(seed: int, noise: float) -> None:
     """Losses without any trend leave the exponent open or nearly so: never is it both identified and known to
@@ -126,7 +128,7 @@ def test_flat_losses_with_the_floor_known_have_exponent_zero() -> None:
 
 def test_a_floor_that_is_not_told_apart_from_nothing() -> None:
     """With a power law and noise, L_0 is compatible with 0, and the finding gives the exponents it allows."""
-    found = fit(DepthLaw(), _noisy(0, floor=0.0), interval="none")
+    found = fit(DepthLaw(), _noisy(0, floor=0.0), interval="wald")
     said = [f for f in found.diagnosis if f.code == "not-identified"]
     assert len(said) == 1 and said[0].sentence.startswith("L_0 is not bounded below: values from 0 to")
     ends = [
@@ -138,7 +140,8 @@ def test_a_floor_that_is_not_told_apart_from_nothing() -> None:
 
 
 def test_two_depths_are_refused() -> None:
-    """Two depths determine no exponent that anything could judge, however many rows: refused, not 0 residuals."""
+    """Two depths determine no exponent that anything could judge, however many rows: refused, not 0
+    residuals."""
     table = {"depth": [4.0, 8.0] * 10, "loss": np.linspace(1, 2, 20)}
     with pytest.raises(ValueError, match=r"2 distinct depth\(s\).*but c, alpha need at least 3"):
         fit(DepthLaw(), table, fix=NO_FLOOR)
@@ -183,7 +186,8 @@ def test_an_irreducible_loss_that_drifts_to_nothing(less: float) -> None:
 
 
 def test_a_bound_that_is_reached_exactly_is_reported_exactly() -> None:
-    """Data of a pure power law have their best floor at 0 to rounding: what is reported as the bound is the bound."""
+    """Data of a pure power law have their best floor at 0 to rounding: what is reported as the bound is the
+    bound."""
     for alpha in (0.5, 1.0, 1.7, 2.3):
         found = fit(DepthLaw(), {"depth": DEPTH, "loss": 3 * DEPTH**-alpha}, interval="none")
         if found.status is Status.AT_BOUND:
@@ -217,7 +221,7 @@ def test_a_level_outside_float64_is_refused_with_a_remedy() -> None:
     depth = np.array([1000.0, 1001, 1002, 1003])
     table = {"depth": depth, "loss": (depth / 1000) ** -200.0}
     with pytest.raises(
-        ValueError, match=r"c: exp\(1382\) is outside the range of float64.*divide the columns depth"
+        ValueError, match=r"c: exp\(7\d\d.*\) is outside the range of float64.*divide the columns depth"
     ):
         fit(DepthLaw(), table, fix=NO_FLOOR)
     near = fit(DepthLaw(), table | {"depth": depth / 1000}, fix=NO_FLOOR)
