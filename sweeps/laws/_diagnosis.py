@@ -271,7 +271,7 @@ def of_dominance(
             found.append(
                 Finding(
                     "dominant-rows",
-                    f"Without row {int(place[row])} (loss {problem.loss[row]:.6g}), {name} moves by "
+                    f"Without row {int(place[row])}, whose loss is {problem.loss[row]:.6g}, {name} moves by "
                     f"{share[row]:.1f} standard errors: look at that row.",
                     (name,),
                 )

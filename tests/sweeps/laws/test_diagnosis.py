@@ -252,7 +252,7 @@ def test_rows_are_named_as_the_table_names_them() -> None:
     with pytest.raises(ValueError) as refused:
         fit(DepthLaw(), bad)
     number = str(refused.value).split("row ")[1].split(" ")[0]
-    assert said[0].sentence.startswith(f"Without row {number} (loss {table['loss'][8]:.6g})")
+    assert said[0].sentence.startswith(f"Without row {number}, whose loss is {table['loss'][8]:.6g}")
 
 
 def test_clusters_by_run_silence_the_note_on_checkpoints() -> None:
