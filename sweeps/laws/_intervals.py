@@ -75,7 +75,7 @@ def certainty(
     how = _way(interval, optimum)
     if how == "none":
         return base
-    quick = problem.rows > MANY_ROWS
+    quick = problem.rows > MANY_ROWS and not problem.own
     traced = profiles(problem, optimum.solution, scatter, matrix, confidence, optimum.budget, quick)
     base = dataclasses.replace(base, profiles=tuple(traced))
     centre = problem.mean(theta[None])[0]
