@@ -238,7 +238,7 @@ def test_clusters_are_drawn_whole() -> None:
 
 
 def test_many_groups() -> None:
-    """Of 400 groups with levels of their own, shared parameters and levels are those of the law, as for few."""
+    """Of 400 groups with levels of their own, shared parameters and levels are those of the law."""
     rng = np.random.default_rng(0)
     levels = np.exp(rng.standard_normal(400))
     depth = np.tile(DEPTH, 400)
