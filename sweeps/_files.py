@@ -21,6 +21,11 @@ def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
     Raises StoreError when the file system refuses (no space, no permission); nothing is left behind.
     """
     try:
+        path = path.resolve()  # what a link points to is written, and the link stays
+        if path.exists() and not path.is_file() and not path.is_dir():  # a device, a pipe
+            with path.open("wb") as file:
+                file.write(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:

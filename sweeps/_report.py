@@ -9,7 +9,7 @@ from sweeps._config import ConfigError
 from sweeps._formats import HIDDEN, row_name
 from sweeps._jobs import PROVENANCE
 from sweeps._tables import numbers
-from sweeps.laws import DepthLaw, Fit, Law, Regime, fit, regime
+from sweeps.laws import ArgumentError, DepthLaw, Fit, Law, Regime, fit, regime
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,6 +107,8 @@ def _answer(
     found = None
     try:
         found = fit(question.law, rows, group=question.group, **question.options)
+    except ArgumentError as error:
+        raise ConfigError(str(error)) from None
     except ValueError as error:
         problem = _renamed(str(error), names)
     interval = (math.nan, math.nan)
@@ -186,12 +188,12 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int) else str(value)
 
 
-def exponents_table(found: list[Answer]) -> "Table":
+def exponents_table(found: list[Answer], law: Law | None = None) -> "Table":
     """A row for each condition: what the law is fitted for, with intervals; of a depth law, its regime."""
     from rich.table import Table
 
     fits = [answer.fit for answer in found if answer.fit is not None]
-    law = fits[0].law if fits else DepthLaw()
+    law = law or (fits[0].law if fits else DepthLaw())
     confidence = f"{100 * fits[0].confidence:g}" if fits else "95"
     depth = isinstance(law, DepthLaw)
     table = Table(title=law.equation, title_justify="left")
@@ -241,10 +243,13 @@ def parameters_table(found: Fit) -> "Table":
 
 def _value_and_ends(found: Fit, name: str) -> list[str]:
     low, high = found.intervals[name]
-    value = found.estimates[name]
-    exponent = found.parameters[name].unit == "1"
-    digits = ".3f" if exponent or (math.isfinite(value) and 1e-3 <= abs(value) < 1e4) else ".4g"
-    return [format(value, digits), f"{format(low, digits)} to {format(high, digits)}"]
+    ends = "-" if found.interval_method == "none asked for" else f"{_number(low)} to {_number(high)}"
+    return [_number(found.estimates[name]), ends]
+
+
+def _number(value: float) -> str:
+    """Three decimals where these say something, else four figures."""
+    return f"{value:.3f}" if value == 0 or 1e-2 <= abs(value) < 1e5 else f"{value:.4g}"
 
 
 def sentences(found: list[Answer]) -> list[str]:

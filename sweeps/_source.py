@@ -1,6 +1,7 @@
 """Where the fitter's rows come from: a file of anybody's, or a folder of results; and which law is meant."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,11 @@ def open_source(
     maps: Sequence[str] = (),
     definitions: Sequence[str] = (),
     drop_invalid: bool = False,
+    also: Sequence[str] = (),
 ) -> Source:
     """The rows of a file or folder, with columns renamed and derived, and checked for this law.
+
+    also: further columns that have to hold positive numbers; texts that are no column are left alone.
 
     Raises BadTable and ConfigError with a sentence; says on standard error what it leaves out.
     """
@@ -62,7 +66,8 @@ def open_source(
         if name not in columns:
             hint = f"; name the column that holds it: --map {name}=COLUMN"
             raise ConfigError(f"column {name!r} is not in the table: it has {', '.join(columns)}{hint}")
-    table, notes = _checked(table, chosen, drop_invalid)
+    numeric = [*chosen.columns, *(name for name in also if name in columns and name not in chosen.columns)]
+    table, notes = _checked(table, numeric, drop_invalid)
     for note in notes:
         say(note)
     said |= {"map": mapping, "derive": list(definitions)}
@@ -89,7 +94,16 @@ def law_named(text: str, columns: Sequence[str]) -> Law:
         raise ConfigError(f"--law {error}") from None
 
 
-def _checked(table: "pl.DataFrame", law: Law, drop_invalid: bool) -> tuple["pl.DataFrame", list[str]]:
+def names_in(text: str) -> list[str]:
+    """The columns of a law's name, or every name in a formula; none where it cannot be read."""
+    if text in LAWS:
+        return list(LAWS[text]().columns)
+    return re.findall(r"[^\W\d]\w*", text)
+
+
+def _checked(
+    table: "pl.DataFrame", columns: Sequence[str], drop_invalid: bool
+) -> tuple["pl.DataFrame", list[str]]:
     """Rows that can be fitted, and those that are said to have diverged, whatever their loss."""
     import polars as pl
 
@@ -97,7 +111,7 @@ def _checked(table: "pl.DataFrame", law: Law, drop_invalid: bool) -> tuple["pl.D
     if "status" in table.columns:
         went = pl.col("status").cast(pl.String).eq_missing(DIVERGED)
         gone, table = table.filter(went), table.filter(~went)
-    table, notes = valid(table, "loss", law.columns, drop_invalid)
+    table, notes = valid(table, "loss", columns, drop_invalid)
     if len(gone):
         table = pl.concat(
             [table, gone.cast({name: table.schema[name] for name in gone.columns}, strict=False)]

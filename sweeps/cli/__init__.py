@@ -256,8 +256,10 @@ def main() -> NoReturn:
         where = error.ctx.command_path if error.ctx else "depthlaw"
         fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except Stopped as stopped:
-        sentence = "the same command goes on from there"
-        fail(f"stopped by {stopped.signal.name}; {sentence}", 128 + stopped.signal)
+        goes_on = (
+            "; the same command goes on from there" if arguments[:1] in (["run"], ["quickstart"]) else ""
+        )
+        fail(f"stopped by {stopped.signal.name}{goes_on}", 128 + stopped.signal)
     except Exception as error:
         report(error)
     sys.exit(status if arguments else 2)

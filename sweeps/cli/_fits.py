@@ -34,14 +34,17 @@ from sweeps.cli._options import (
     groups_of,
     noise_of,
     read_fit,
+    refused,
     write_rows,
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
     from sweeps._report import Answer
     from sweeps._source import Source
+    from sweeps.laws import Fit, Law
 
 
 def fit(
@@ -85,7 +88,8 @@ def fit(
     from sweeps._report import Question, answers
     from sweeps._source import fixed_by_spec, open_source
 
-    opened = open_source(source, law, map, derive, drop_invalid)
+    also = [name for name in (weights, noise) if name is not None]
+    opened = open_source(source, law, map, derive, drop_invalid, also)
     options = fit_options(
         opened, fixed_by_spec(opened), fix, bound, own, objective, delta, overestimates, drop_top
     )
@@ -95,8 +99,10 @@ def fit(
     question = Question(opened.law, asked, groups_of(group), {**options, "source": opened.said})
     found = answers(opened.table, question)
     to_stdout = json is not None and str(json) == "-"
-    _show(found, quiet=to_stdout)
-    if json is not None:
+    _show(found, opened.law, quiet=to_stdout)
+    if json is not None and len(found) == 1 and not found[0].condition and found[0].fit is None:
+        say(f"no fit, so {json} is not written")
+    elif json is not None:
         _write_text(json, _as_text(found))
     if plot is not None:
         _plot(found, opened, plot)
@@ -109,11 +115,10 @@ def fit(
         fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
     vague = [answer for answer in found if not answer.identified]
     if vague and not accept_unidentified:
-        names = ", ".join(opened.law.headline)
+        names = ", ".join(name for name in opened.law.headline if name not in options["fix"])
         fail(
             f"the rows do not bound {names} in {len(vague)} of {len(found)} fits: see above; "
-            "--accept-unidentified "
-            "takes the answer as it is",
+            "--accept-unidentified takes the answer as it is",
             1,
         )
 
@@ -128,6 +133,7 @@ def predict(
     ] = [],  # noqa: B006
     map: MAP = [],  # noqa: B006
     derive: DERIVE = [],  # noqa: B006
+    drop_invalid: DROP_INVALID = False,
     out: OUT = None,
 ) -> None:
     """The loss at new sizes, with intervals, from a saved fit."""
@@ -137,40 +143,64 @@ def predict(
     from sweeps._config import ConfigError
     from sweeps._formats import HIDDEN, read_table
     from sweeps._source import evaluated
-    from sweeps._tables import derived, mapped, numbers, parse_map
+    from sweeps._tables import derived, mapped, numbers, parse_map, valid
 
     found = read_fit(artefact)
     columns = found.law.columns
     if (source is None) == (not at):
         raise typer.BadParameter(f"give a TABLE, or --at for each of {', '.join(columns)}")
     if source is not None:
-        table = derived(mapped(read_table(source), parse_map(map)), derive, evaluated)
-        table = table.drop(HIDDEN, strict=False)
+        table = derived(mapped(read_table(source), parse_map(map)), derive, evaluated, drop_invalid)
         for name in columns:
             if name not in table.columns:
-                raise ConfigError(f"column {name!r} is not in the table: it has {', '.join(table.columns)}")
-        table = numbers(table, columns)
+                known = ", ".join(name for name in table.columns if name not in HIDDEN)
+                raise ConfigError(f"column {name!r} is not in the table: it has {known}")
+        # Sizes without a loss are predicted too, unless rows are to be left out as the fit did.
+        first = "loss" if drop_invalid and "loss" in table.columns else columns[0]
+        table, notes = valid(table, first, columns, drop_invalid)
+        for note in notes:
+            say(note)
+        table = table.drop(HIDDEN, strict=False)
     else:
         table = _grid(at, columns)
     values = [table[name].to_numpy() for name in columns]
     try:
-        predicted = found.predict(*values)
+        mean, predicted = found.predict(*values), _by_group(found, table, values)
         table = table.with_columns(pl.Series("predicted", predicted))
         if found.trusted and (found.replicates or np.isfinite(np.array(found.covariance)).all()):
-            low, high = found.interval(*values)
+            ends = found.interval(*values)
+            low, high = (end * predicted / mean for end in ends)
             table = table.with_columns(pl.Series("lower", low), pl.Series("upper", high))
         else:
             say(f"no intervals: the fit ({found.status}) has none")
-        if source is not None and "loss" in table.columns:
-            rows = numbers(table, ("loss",))
-            value, own = (
-                found.objective_of(rows),
-                "the rows of the fit" if found.is_of(rows) else "other rows",
-            )
+        rows = numbers(table, ("loss",)) if source is not None and "loss" in table.columns else table.clear()
+        if len(rows) and (rows["loss"] > 0).all() and rows["loss"].is_finite().all():
+            own = "the rows of the fit" if found.is_of(rows) else "other rows"
+            value = found.objective_of(rows)
             say(f"objective {value:.17g} on this table ({own}); the fit's own: {found.objective:.17g}")
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise refused(error, table) from None
     write_rows(table, out)
+    if not found.trusted:
+        fail(f"not to be trusted: the fit is {found.status}", 1)
+
+
+def _by_group(found: "Fit", table: "pl.DataFrame", values: "list[np.ndarray]") -> "np.ndarray":
+    """Predictions at each row's own level, where the fit has one for its group, else at the mean level."""
+    predicted = found.predict(*values)
+    columns = found.provenance.group_columns
+    if not found.levels or not set(columns) <= set(table.columns):
+        return predicted
+    known = next(iter(found.levels.values()))
+    rows = list(zip(*(table[name].to_list() for name in columns), strict=True))
+    labels = [row[0] if len(row) == 1 else ", ".join(map(str, row)) for row in rows]
+    for label in {label for label in labels if label in known}:
+        mine = [i for i, other in enumerate(labels) if other == label]
+        predicted[mine] = found.predict(*(value[mine] for value in values), group=label)
+    strange = sum(label not in known for label in labels)
+    if strange:
+        say(f"{strange} row(s) of groups that the fit does not know are predicted at the mean level")
+    return predicted
 
 
 def _grid(at: list[str], columns: tuple[str, ...]) -> "pl.DataFrame":
@@ -192,7 +222,7 @@ def _grid(at: list[str], columns: tuple[str, ...]) -> "pl.DataFrame":
     return pl.DataFrame(rows, schema={name: pl.Float64 for name in columns}, orient="row")
 
 
-def _show(found: "list[Answer]", quiet: bool) -> None:
+def _show(found: "list[Answer]", law: "Law", quiet: bool) -> None:
     """What is not known first, then the numbers."""
     from sweeps._report import exponents_table, parameters_table, sentences, title
 
@@ -210,7 +240,7 @@ def _show(found: "list[Answer]", quiet: bool) -> None:
             console().print(f"regime: {only.regime}", highlight=False)
         console().print(f"intervals: {only.fit.interval_method}", highlight=False)
     else:
-        console().print(exponents_table(found))
+        console().print(exponents_table(found, law))
 
 
 def _as_text(found: "list[Answer]") -> str:

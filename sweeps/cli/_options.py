@@ -211,3 +211,17 @@ def noise_of(text: str | None) -> str | float | None:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def refused(error: ValueError, table: "pl.DataFrame") -> Exception:
+    """What the library says of a call or a row, with rows as a reader of the table counts them."""
+    import re
+
+    from sweeps._config import ConfigError
+    from sweeps._formats import row_name
+
+    def name(match: "re.Match[str]") -> str:
+        index = int(match[1])
+        return row_name(table, index) if index < len(table) else match[0]
+
+    return ConfigError(re.sub(r"\brow (\d+)", name, str(error)))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps._terminal import say
+from sweeps._terminal import fail, say
 from sweeps.cli._options import (
     BOUND,
     DELTA,
@@ -26,6 +26,7 @@ from sweeps.cli._options import (
     groups_of,
     print_rows,
     read_fit,
+    refused,
 )
 
 
@@ -47,41 +48,43 @@ def compare(
     objective: OBJECTIVE = ObjectiveName.LOG_SQUARES,
     delta: DELTA = None,
     overestimates: OVERESTIMATES = None,
-    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 10,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
     seed: SEED = 0,
     out: OUT = None,
 ) -> None:
     """Laws against each other on one table: likelihood ratio, and held-out error."""
-    from sweeps._config import ConfigError
-    from sweeps._source import law_named, open_source, parse_fixed
+    from sweeps._source import law_named, names_in, open_source, parse_fixed
     from sweeps.laws import Candidate
     from sweeps.laws import compare as compared
     from sweeps.laws import objective as objective_of
 
     if len(law) < 2:
         raise typer.BadParameter("give --law at least twice: there is nothing to compare")
-    first = law[0].partition(";")[0].strip()
-    opened = open_source(source, first, map, derive, drop_invalid)
+    names = [text.partition(";")[0].strip() for text in law]
+    also = [name for text in names for name in names_in(text)]
+    opened = open_source(source, names[0], map, derive, drop_invalid, also)
     candidates = []
-    for text in law:
-        name, *fixed = (part.strip() for part in text.split(";"))
-        chosen = law_named(name, opened.table.columns)
-        candidates.append(Candidate(text, chosen, parse_fixed([f for f in fixed if f], {})))
+    for text, name in zip(law, names, strict=True):
+        fixed = [part.strip() for part in text.split(";")[1:] if part.strip()]
+        candidates.append(Candidate(text, law_named(name, opened.table.columns), parse_fixed(fixed, {})))
     try:
         found = compared(
             candidates,
             opened.table,
-            group=groups_of(group) if group else None,
+            group=groups_of(group),
             objective=objective_of(str(objective), delta, overestimates),
             folds=folds,
             seed=seed,
             drop_top=drop_top,
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise refused(error, opened.table) from None
     print_rows(found.rows(), out)
     for sentence in found.sentences():
         say(sentence)
+    bad = [one.candidate.name for one in found.compared if not one.fit.trusted]
+    if bad:
+        fail(f"not to be trusted, since {', '.join(bad)} did not end at an optimum", 1)
 
 
 def sensitivity(
@@ -100,6 +103,7 @@ def sensitivity(
     map: MAP = [],  # noqa: B006
     derive: DERIVE = [],  # noqa: B006
     drop_invalid: DROP_INVALID = False,
+    group: GROUP = [],  # noqa: B006
     fix: FIX = [],  # noqa: B006
     bound: BOUND = [],  # noqa: B006
     plot: Annotated[
@@ -108,7 +112,6 @@ def sensitivity(
     out: OUT = None,
 ) -> None:
     """How an answer depends on choices that nobody reports: rows left out, objective, Huber's delta."""
-    from sweeps._config import ConfigError
     from sweeps._source import fixed_by_spec, open_source, parse_bounds, parse_fixed
     from sweeps.laws import Huber, scan
     from sweeps.laws import objective as objective_of
@@ -116,12 +119,13 @@ def sensitivity(
     opened = open_source(source, law, map, derive, drop_invalid)
     name = parameter or opened.law.headline[0]
     objectives: list[Any] = []
-    for kind in objective:
-        chosen = objective_of(str(kind))
-        objectives += (
-            [Huber(d, chosen.overestimates) for d in delta] if isinstance(chosen, Huber) else [chosen]
-        )
     try:
+        for kind in objective:
+            chosen = objective_of(str(kind))
+            if isinstance(chosen, Huber):
+                objectives += [Huber(d, chosen.overestimates) for d in delta]
+            else:
+                objectives.append(chosen)
         rows = scan(
             opened.law,
             opened.table,
@@ -130,10 +134,13 @@ def sensitivity(
             parameter=name,
             fix=parse_fixed(fix, fixed_by_spec(opened)),
             bounds=parse_bounds(bound),
+            group=groups_of(group),
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise refused(error, opened.table) from None
     print_rows(rows, out)
+    if all(row["reason"] for row in rows):
+        fail(f"no choice gives a fit: {rows[0]['reason']}", 1)
     if plot is not None:
         from figures.sensitivity import draw
 
@@ -160,7 +167,6 @@ def holdout(
     out: OUT = None,
 ) -> None:
     """Fit the small sizes, predict the large ones: how far the law can be trusted beyond its rows."""
-    from sweeps._config import ConfigError
     from sweeps._source import fixed_by_spec, open_source
     from sweeps.laws import holdout as held_out
 
@@ -175,14 +181,16 @@ def holdout(
             by=along,
             fraction=0.2 if fraction is None and above is None else fraction,
             above=above,
-            group=groups_of(group) if group else None,
+            group=groups_of(group),
             **options,
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise refused(error, opened.table) from None
     print_rows(found.rows(), out)
     for sentence in found.sentences():
         say(sentence)
+    if not found.fit.trusted:
+        fail(f"not to be trusted: the fit to the small sizes is {found.fit.status}", 1)
 
 
 def allocate(

@@ -16,7 +16,7 @@ from sweeps.laws._fit import fit
 from sweeps.laws._holdout import Holdout, holdout
 from sweeps.laws._intervals import INTERVALS
 from sweeps.laws._isoflop import IsoFlop, Parabola, isoflop, parabola, parabola_bias
-from sweeps.laws._law import Law, Parameter, amplitude, exponent, floor
+from sweeps.laws._law import ArgumentError, Law, Parameter, amplitude, exponent, floor
 from sweeps.laws._looped import LoopedLaw
 from sweeps.laws._objective import OBJECTIVES, Huber, LogSquares, Objective, Squares, objective
 from sweeps.laws._optimum import Status
@@ -32,6 +32,7 @@ __all__ = [
     "LAWS",
     "OBJECTIVES",
     "Allocation",
+    "ArgumentError",
     "Candidate",
     "ChinchillaLaw",
     "Comparison",

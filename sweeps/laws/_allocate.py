@@ -24,7 +24,7 @@ class Allocation:
 
     **Fields:** `budgets` in FLOPs, ascending; `variants` of the design; `optima` one tuple for each budget,
     of one for each variant; `confidence`; `seen` (lowest, highest) budget of the rows fitted, `None` where it
-    was not said.
+    was not said; `fit`.
     """
 
     budgets: tuple[float, ...]
@@ -32,6 +32,7 @@ class Allocation:
     optima: tuple[tuple[Optima, ...], ...]
     confidence: float
     seen: tuple[float, float] | None
+    fit: Fit
 
     def rows(self) -> list[dict[str, Any]]:
         """A flat dict for each budget and variant: `flops`, what was chosen, every column of the design at
@@ -72,7 +73,7 @@ class Allocation:
                     continue
                 logs = np.log(np.stack([f.columns[name] for f in found]))
                 slope = x @ logs / (x @ x)
-                ends = self._with_interval("", slope).values()
+                ends = np.log(list(self._with_interval("", np.exp(slope)).values())).tolist()
                 row = dict(zip(("exponent", "lower", "upper"), ends, strict=True))
                 out.append({**variant, "column": name, **row})
         return out
@@ -80,8 +81,7 @@ class Allocation:
     def _with_interval(self, name: str, values: Array) -> dict[str, float]:
         low = high = math.nan
         if values.size > 1:
-            tail = (1 - self.confidence) / 2
-            low, high = (float(end) for end in np.quantile(values[1:], [tail, 1 - tail]))
+            low, high = map(float, self.fit.ends(values[0], values[1:], self.confidence))
         return {name: float(values[0]), f"{name}_lower": low, f"{name}_upper": high}
 
     def _notes(self, flops: float, found: Optima) -> list[str]:
@@ -93,6 +93,15 @@ class Allocation:
             out.append(f"{100 * share:.1f} % of the replicates have no optimum inside what was looked at.")
         if found.loss.size == 1:
             out.append("The fit has no replicates, so no intervals: fit with interval='pairs' or 'cluster'.")
+        for name, (low, high) in self.fit.ranges.items():
+            value = float(found.columns[name][0])
+            if not low / 1.001 <= value <= high * 1.001:
+                beyond = (
+                    f"{value / high:.3g} times the largest"
+                    if value > high
+                    else f"{value / low:.3g} of the least"
+                )
+                out.append(f"Extrapolated: {name} is {beyond} fitted.")
         if self.seen is not None and not self.seen[0] <= flops <= self.seen[1]:
             low, high = self.seen
             if flops > high:
@@ -138,7 +147,7 @@ def allocate(
         raise ValueError("budgets: there is none; give e.g. [1e18, 1e19].")
     variants = design.variants
     optima = tuple(tuple(optimum(fit, design, flops, v) for v in variants) for flops in ordered)
-    return Allocation(ordered, variants, optima, confidence, seen)
+    return Allocation(ordered, variants, optima, confidence, seen, fit)
 
 
 def equivalent(fit: Fit, num_once: float, num_recurrent: float, num_recur: float) -> dict[str, float]:

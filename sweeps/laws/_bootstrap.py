@@ -84,13 +84,6 @@ class Refits:
             return kept
         return np.repeat(kept, np.maximum(np.rint(count * chance / chance.sum()), 1).astype(np.intp), axis=0)
 
-    def widened(self, centre: Array, confidence: float) -> Array:
-        """The refits, farther apart: their percentiles are as far off as Student's t has them."""
-        drawn = self.drawn(1000)
-        normal, student = (q.ppf((1 + confidence) / 2) for q in (stats.norm, stats.t(self.clusters - 1)))
-        factor = math.sqrt(self.clusters / (self.clusters - 1)) * student / normal
-        return centre + (drawn - drawn.mean(0)) * factor
-
 
 def _quantiles(values: Array, chance: Array, tail: float) -> tuple[float, float]:
     order = np.argsort(values, kind="stable")
@@ -147,11 +140,28 @@ def by_one_step(
     good: Mask = np.array(np.isfinite(scaled).all((1, 2)) & (length > 0).all(1))
     good[good] = np.linalg.eigvalsh(scaled[good])[:, 0] > SINGULAR_BELOW
     means = np.tile(theta, (resamples, 1))
-    means[good] -= np.linalg.solve(matrix[good], totals[good, :size, None])[..., 0]
-    means = np.clip(means, problem.lower, problem.upper)
+    for i in np.flatnonzero(good):
+        means[i] += _step_within(matrix[i], totals[i, :size], theta, problem.lower, problem.upper)
     chance = np.full(resamples, 1 / resamples)
     said = f"bootstrap over {count} {what}, {resamples} resamples of one Newton step"
     return Refits(means, chance, good, count, said)
+
+
+def _step_within(matrix: Array, gradient: Array, theta: Array, lower: Array, upper: Array) -> Array:
+    """The Newton step (K,); a coordinate that it takes beyond a bound ends there, the others follow."""
+    step, held = np.zeros(theta.size), np.zeros(theta.size, dtype=bool)
+    for _ in range(theta.size):
+        free = ~held
+        right = gradient[free] + matrix[np.ix_(free, held)] @ step[held]
+        step[free] = -np.linalg.solve(matrix[np.ix_(free, free)], right)
+        out = free & ((theta + step < lower) | (theta + step > upper))
+        if not out.any():
+            break
+        step[out] = np.clip(theta + step, lower, upper)[out] - theta[out]
+        held |= out
+        if held.all():
+            break
+    return step
 
 
 def of_residuals(

@@ -4,7 +4,6 @@ Symbols as in `_problem` and `_wald`.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -41,7 +40,8 @@ def of_optimum(optimum: Optimum) -> list[Finding]:
         found.append(
             Finding(
                 "budget-exhausted",
-                f"The gradient is not small after {optimum.budget} iteration(s); raise budget or starts.",
+                f"The gradient is not small after {optimum.budget} iteration(s), as where the optimum is "
+                f"infinitely far away: try more starts or iterations (budget), bounds, or another law.",
             )
         )
     if optimum.good:
@@ -76,7 +76,7 @@ def of_residuals(optimum: Optimum, covariance: Array) -> list[Finding]:
         said = "The rows follow the law to rounding: no scatter is left to estimate an error from."
         return [*found, Finding("no-scatter", said)]
     found += of_curvature(problem, theta)
-    return found + of_dominance(problem, theta, covariance, optimum.law.headline, optimum.rows.place)
+    return found + of_dominance(optimum, covariance)
 
 
 def of_freedom(freedom: int, rows: int) -> list[Finding]:
@@ -244,38 +244,43 @@ def of_curvature(problem: Problem, theta: Array) -> list[Finding]:
     return found
 
 
-def of_dominance(
-    problem: Problem, theta: Array, covariance: Array, headline: tuple[str, ...], place: Any
-) -> list[Finding]:
-    """Rows without which a headline parameter would move by more than a standard error (one Newton step)."""
+def of_dominance(optimum: Optimum, covariance: Array) -> list[Finding]:
+    """Rows without which a headline parameter would move by more than a standard error.
+
+    One Newton step tells which rows may; those are left out, and the rest is fitted again.
+    """
+    problem, theta = optimum.problem, optimum.theta
     if problem.own or not np.isfinite(covariance).all() or problem.rows < 4:
         return []
     point = problem.at(theta[None])
     weights = problem.weights * problem.objective.grip(point.residual)[0]
     jacobian = point.jacobian[0]
-    matrix = (jacobian * weights) @ jacobian.T
     try:
-        solved = np.linalg.solve(matrix, jacobian)
+        solved = np.linalg.solve((jacobian * weights) @ jacobian.T, jacobian)
     except np.linalg.LinAlgError:
         return []
     leverage = np.minimum((jacobian * solved).sum(0) * weights, 1 - 1e-9)
-    moved = solved * (weights * point.residual[0] / (1 - leverage))
+    errors = np.sqrt(np.diagonal(covariance))
+    moved = np.abs(solved * (weights * point.residual[0] / (1 - leverage))) / errors[:, None]
+    names = [name for name in optimum.law.headline if name in problem.free]
+    places = [problem.free.index(name) for name in names]
+    likely = [int(moved[k].argmax()) for k in places if moved[k].max() > DOMINANT_FROM / 2]
     found = []
-    for name in headline:
-        if name not in problem.free:
-            continue
-        k = problem.free.index(name)
-        share = np.abs(moved[k]) / np.sqrt(covariance[k, k])
-        row = int(share.argmax())
-        if share[row] > DOMINANT_FROM:
-            found.append(
-                Finding(
-                    "dominant-rows",
-                    f"Without row {int(place[row])}, whose loss is {problem.loss[row]:.6g}, {name} moves by "
-                    f"{share[row]:.1f} standard errors: look at that row.",
-                    (name,),
+    for row in dict.fromkeys(likely):
+        kept = problem.weights.copy()
+        kept[row] = 0
+        again = solve(problem, theta[None], optimum.budget, weights=kept[None]).theta[0]
+        for name, k in zip(names, places, strict=True):
+            share = abs(again[k] - theta[k]) / errors[k]
+            if share > DOMINANT_FROM:
+                found.append(
+                    Finding(
+                        "dominant-rows",
+                        f"Without row {int(optimum.rows.place[row])}, whose loss is {problem.loss[row]:.6g}, "
+                        f"{name} moves by {share:.1f} standard errors: look at that row.",
+                        (name,),
+                    )
                 )
-            )
     return found
 
 

@@ -76,7 +76,7 @@ class Node:
         return inside - outside
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def parse(text: str) -> Node:
     """The tree of a formula.
 
@@ -233,5 +233,5 @@ def evaluate(text: str, columns: Mapping[str, Array]) -> Array:
             raise ValueError(f"{text!r}: there is no column {name!r}; there are {', '.join(columns)}.")
     with np.errstate(all="ignore"):
         values = Formula(tree, columns).at({}).value
-    lengths = [np.size(column) for column in columns.values()]
-    return np.array(np.broadcast_to(values, (lengths[0],) if lengths else ()), dtype=np.float64)
+    used = [np.shape(columns[name]) for name in tree.names()]  # no other column need be a number
+    return np.array(np.broadcast_to(values, np.broadcast_shapes(*used)), dtype=np.float64)

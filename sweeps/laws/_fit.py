@@ -8,9 +8,9 @@ import numpy as np
 
 from sweeps.laws import _diagnosis as diagnosis
 from sweeps.laws._intervals import INTERVALS, Certainty, certainty
-from sweeps.laws._law import Law
+from sweeps.laws._law import ArgumentError, Law
 from sweeps.laws._objective import LogSquares, Objective
-from sweeps.laws._optimum import Optimum, find
+from sweeps.laws._optimum import Optimum, Status, find
 from sweeps.laws._problem import Problem, build, with_limits
 from sweeps.laws._result import Estimate, Fit, Provenance
 from sweeps.laws._row_checks import of_rows
@@ -83,22 +83,25 @@ def fit(
         reported point satisfies the first-order condition, or `status` says that it does not.
     """
     objective = LogSquares() if objective is None else objective
-    _check(confidence, interval, resamples, starts, refit_starts, budget)
+    if not isinstance(objective, Objective):
+        raise ArgumentError(f"objective: {objective!r} is none; give e.g. LogSquares() or Huber(1e-3).")
+    own = (own,) if isinstance(own, str) else own
+    _check(confidence, interval, resamples, starts, refit_starts, budget, seed)
     columns = group_columns(group, table)
     limits = {name: (float(value), float(value)) for name, value in (fix or {}).items()}
     twice = set(limits) & set(bounds or {})
     if twice:
-        raise ValueError(f"{sorted(twice)[0]!r} is fixed and bounded; do one of the two.")
+        raise ArgumentError(f"{sorted(twice)[0]!r} is fixed and bounded; do one of the two.")
     limits |= {name: (float(low), float(high)) for name, (low, high) in (bounds or {}).items()}
     parameters = with_limits(law.parameters, limits)
     own = ((law.level,) if law.level else ()) if own is None else tuple(own)
     for name in own:
         if name not in [p.name for p in parameters]:
-            raise ValueError(f"own: {name!r} is no parameter of the law {law.name}.")
+            raise ArgumentError(f"own: {name!r} is no parameter of the law {law.name}.")
     rows = read(law, table, columns, weights, noise, drop_top)
     problem = build(law, parameters, rows, objective, own)
     if not problem.free:
-        raise ValueError("every parameter is fixed: nothing is left to fit.")
+        raise ArgumentError("every parameter is fixed: nothing is left to fit.")
     _enough(problem, law, rows)
 
     optimum = find(law, rows, problem, starts, budget, seed)
@@ -127,6 +130,11 @@ def fit(
         free=problem.free,
         covariance=tuple(map(tuple, known.covariance.tolist())),
         replicates=tuple(map(tuple, known.replicates.tolist())),
+        failed_share=known.failed,
+        few_freedom=known.few,
+        ranges={
+            name: (float(rows.columns[name].min()), float(rows.columns[name].max())) for name in law.columns
+        },
         provenance=Provenance(
             law=law.equation,
             data_sha256=rows.sha256(),
@@ -140,17 +148,25 @@ def fit(
 
 
 def _check(
-    confidence: float, interval: str, resamples: int | None, starts: int, refit_starts: int, budget: int
+    confidence: float,
+    interval: str,
+    resamples: int | None,
+    starts: int,
+    refit_starts: int,
+    budget: int,
+    seed: int,
 ) -> None:
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence: {confidence} is not between 0 and 1; give e.g. 0.95.")
+        raise ArgumentError(f"confidence: {confidence} is not between 0 and 1; give e.g. 0.95.")
     if interval not in INTERVALS:
-        raise ValueError(f"interval: {interval!r} is unknown; there are {', '.join(INTERVALS)}.")
+        raise ArgumentError(f"interval: {interval!r} is unknown; there are {', '.join(INTERVALS)}.")
     for name, value in (("resamples", resamples), ("starts", starts), ("budget", budget)):
         if value is not None and value < 1:
-            raise ValueError(f"{name}: {value} is less than 1; give a positive whole number.")
+            raise ArgumentError(f"{name}: {value} is less than 1; give a positive whole number.")
+    if seed < 0:
+        raise ArgumentError(f"seed: {seed} is less than 0; give a whole number from 0 up.")
     if refit_starts < 0:
-        raise ValueError(f"refit_starts: {refit_starts} is less than 0; give a whole number from 0 up.")
+        raise ArgumentError(f"refit_starts: {refit_starts} is less than 0; give a whole number from 0 up.")
 
 
 def _enough(problem: Problem, law: Law, rows: Rows) -> None:
@@ -173,7 +189,7 @@ def _enough(problem: Problem, law: Law, rows: Rows) -> None:
             raise ValueError(
                 f"group {label!r}: only {mine} different point(s), but every group has its own "
                 f"{', '.join(problem.inner)} and needs at least {len(problem.inner) + 1}; leave the group "
-                "out, or pass group=None to treat rows as independent with one level."
+                "out, or take rows as independent (group=None, --group none)."
             )
 
 
@@ -199,7 +215,8 @@ def _estimates(optimum: Optimum, known: Certainty) -> dict[str, Estimate]:
             continue
         k = problem.free.index(p.name)
         value = float(p.value(centre[k]))
-        if p.logarithmic and (centre[k] > LARGEST_LOG or value == 0):
+        drifted = optimum.status is Status.DEGENERATE  # units are not the cause
+        if p.logarithmic and not drifted and (centre[k] > LARGEST_LOG or value == 0):
             raise ValueError(
                 f"{p.name}: exp({centre[k]:.4g}) is outside the range of float64 in these units; divide the "
                 f"columns {', '.join(problem.law.columns)} by a typical value of each."

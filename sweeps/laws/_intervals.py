@@ -4,13 +4,14 @@ Which way covers how often was measured (tests/sweeps/laws/test_law_coverage.py;
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
 from sweeps.laws import _bootstrap as bootstrap
 from sweeps.laws._bootstrap import Refits
 from sweeps.laws._finding import Finding
-from sweeps.laws._law import Array, Mask
+from sweeps.laws._law import ArgumentError, Array, Mask
 from sweeps.laws._optimum import MANY_ROWS, Optimum
 from sweeps.laws._profile import Profile, profiles
 from sweeps.laws._wald import Spread, covariance, spread
@@ -31,7 +32,8 @@ class Certainty:
 
     **Fields:** `low`, `high` (K,) ends of the intervals, `method` how they were made; `covariance` (K, K),
     nan where there is none; `at_bound` (K,); `profiles`; `replicates` (R, K) refits that ended at an
-    optimum, whose percentiles are the intervals; `findings`.
+    optimum, `failed` the share of those that did not, `few` degrees of freedom where clusters are so few that
+    intervals are Student's; `findings`.
     """
 
     low: Array
@@ -41,19 +43,18 @@ class Certainty:
     profiles: tuple[Profile, ...] = ()
     at_bound: Mask = dataclasses.field(default_factory=lambda: np.empty(0, dtype=bool))
     replicates: Array = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
+    failed: float = 0.0
+    few: int | None = None
     findings: tuple[Finding, ...] = ()
 
     def bounded(self, name: str, place: int) -> bool:
-        """Whether the rows bound a free parameter, the `place`-th, on both sides: its profile is closed.
-
-        Where it has none, its interval is finite; where no intervals were asked for, its standard error.
+        """Whether the rows bound a free parameter, the `place`-th, on both sides: its profile is closed and
+        its interval finite; where no intervals were asked for, its standard error is.
         """
-        for profile in self.profiles:
-            if profile.name == name:
-                return profile.closed
-        if np.isinf(self.low).all() and np.isinf(self.high).all():
+        if np.isinf(self.low).all() and np.isinf(self.high).all() and not self.profiles:
             return bool(np.isfinite(self.covariance[place, place])) and not self.at_bound[place]
-        return bool(np.isfinite(self.low[place]) and np.isfinite(self.high[place]))
+        closed = all(profile.closed for profile in self.profiles if profile.name == name)
+        return closed and bool(np.isfinite(self.low[place]) and np.isfinite(self.high[place]))
 
 
 def nothing(optimum: Optimum, why: str) -> Certainty:
@@ -99,7 +100,7 @@ def _way(interval: str, optimum: Optimum) -> str:
             return "levels" if own else "cluster"
         return "pairs" if optimum.problem.rows >= FEW_ROWS else "profile"
     if interval == "cluster" and groups < 2:
-        raise ValueError("interval: clusters need group to name a column with two or more values.")
+        raise ArgumentError("interval: clusters need group to name a column with two or more values.")
     return "levels" if interval == "cluster" and own else interval
 
 
@@ -141,7 +142,7 @@ def _refits(how: str, optimum: Optimum, resamples: int, refit_starts: int, seed:
 def _of_refits(
     how: str, refits: Refits, curvature: Certainty, optimum: Optimum, confidence: float
 ) -> Certainty:
-    problem, replicates = optimum.problem, refits.theta[refits.good]
+    problem, few = optimum.problem, None
     found = []
     if refits.failed:
         found.append(
@@ -155,9 +156,14 @@ def _of_refits(
     if how in ("levels", "cluster") and refits.clusters < FEW_CLUSTERS:
         centre = problem.mean(optimum.theta[None])[0]
         low, high = refits.student(centre, confidence)
-        replicates = refits.widened(centre, confidence) if refits.good.any() else replicates
+        few = refits.clusters - 1
         said = f"{refits.said}, standard error x sqrt(C / (C - 1)), {_student(refits.clusters - 1)}"
     else:
+        if len(refits.good) * (1 - confidence) < 2:
+            raise ArgumentError(
+                f"resamples: {len(refits.good)} are too few for intervals at {confidence:g}; give "
+                f"{math.ceil(2 / (1 - confidence))} or more (1000 is usual)."
+            )
         low, high = refits.percentiles(confidence)
         said = f"{refits.said}, percentiles"
     if how == "levels":
@@ -175,11 +181,17 @@ def _of_refits(
             )
         low, high = np.minimum(low, curvature.low), np.maximum(high, curvature.high)
         said += f"; not narrower than {curvature.method}"
+    for profile in curvature.profiles:  # refits that stay on a bound say nothing of how far off it rows reach
+        k = problem.free.index(profile.name)
+        if curvature.at_bound[k]:
+            low[k], high[k] = min(low[k], profile.lower), max(high[k], profile.upper)
     return dataclasses.replace(
         curvature,
         low=low,
         high=high,
         method=said,
-        replicates=replicates,
+        replicates=refits.drawn(RESAMPLES),
+        failed=refits.lost,
+        few=few,
         findings=tuple(found),
     )

@@ -18,6 +18,10 @@ Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 
+class ArgumentError(ValueError):
+    """A call that cannot be right, whatever the rows hold."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """One parameter of a law.
@@ -40,11 +44,11 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper) or not self.lower <= self.upper:
-            raise ValueError(f"{self.name}: the bounds {self.lower:g} to {self.upper:g} leave no value.")
+            raise ArgumentError(f"{self.name}: the bounds {self.lower:g} to {self.upper:g} leave no value.")
         if self.fixed and not math.isfinite(self.lower):
-            raise ValueError(f"{self.name}: {self.lower} is not a finite number.")
+            raise ArgumentError(f"{self.name}: {self.lower} is not a finite number.")
         if self.logarithmic and (self.lower < 0 or (self.fixed and self.lower == 0)):
-            raise ValueError(
+            raise ArgumentError(
                 f"{self.name}: {self.lower:g} is not above 0, as its logarithm needs; to leave the term out, "
                 "fit a law without it."
             )

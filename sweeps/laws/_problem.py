@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.laws._expression import Dual, Formula, amplitudes, parse
-from sweeps.laws._law import Array, Index, Law, Mask, Parameter
+from sweeps.laws._law import ArgumentError, Array, Index, Law, Mask, Parameter
 from sweeps.laws._objective import Objective
 from sweeps.laws._table import Rows
 
@@ -304,7 +304,7 @@ def with_limits(
     names = [p.name for p in parameters]
     for name in limits:
         if name not in names:
-            raise ValueError(f"{name!r} is no parameter of the law; it has {', '.join(names)}.")
+            raise ArgumentError(f"{name!r} is no parameter of the law; it has {', '.join(names)}.")
     out = []
     for p in parameters:
         if p.name in limits:

@@ -84,7 +84,9 @@ class Fit:
     - `degrees_of_freedom`: rows less free parameters (each group's own count).
     - `diagnosis`: what is not known, see `sweeps.laws.CODES`.
     - `weights`, `noise`, `drop_top`: as they were given.
-    - `free`, `covariance` (K, K), `replicates` (R, K): coordinates of the free parameters, for predictions.
+    - `free`, `covariance` (K, K), `replicates` (R, K): coordinates of the free parameters, for predictions;
+      `failed_share` of the refits, `few_freedom` degrees of freedom where intervals are Student's for the
+      want of clusters. `ranges`: lowest and highest value of each column of the law.
     - `provenance`.
     """
 
@@ -106,6 +108,9 @@ class Fit:
     free: tuple[str, ...]
     covariance: tuple[tuple[float, ...], ...]
     replicates: tuple[tuple[float, ...], ...]
+    failed_share: float
+    few_freedom: int | None
+    ranges: dict[str, tuple[float, float]]
     provenance: Provenance
 
     @property
@@ -168,10 +173,8 @@ class Fit:
         shape = np.broadcast_shapes(*(v.shape for v in values.values()))
         middle = np.array([self._coordinate(name) for name in self.free])
         if self.replicates:
-            drawn = np.array(self.replicates)
-            tail = (1 - confidence) / 2
-            low, high = np.quantile(self._at(self._theta(drawn), values), [tail, 1 - tail], axis=0)
-            return low, high
+            drawn = self._at(self._theta(np.array(self.replicates)), values)
+            return self.ends(self._at(self._theta(middle[None]), values)[0], drawn, confidence)
         matrix = np.array(self.covariance)
         if not matrix.size or not np.isfinite(matrix).all():
             raise ValueError(
@@ -189,6 +192,22 @@ class Fit:
         freedom = np.inf if known else max(self.degrees_of_freedom, 1)
         half = stats.t.ppf((1 + confidence) / 2, freedom) * error
         return np.exp(centre - half), np.exp(centre + half)
+
+    def ends(self, estimate: Array, drawn: Array, confidence: float) -> tuple[Array, Array]:
+        """Lower and upper end of any positive quantity, from its estimate (...) and its values (R, ...) by
+        the replicates: percentiles, or of few clusters Student's t on the logarithm. Failed refits lie
+        beyond both ends.
+        """
+        tail = (1 - confidence) / 2 - self.failed_share
+        if tail <= 0:
+            return np.zeros_like(estimate), np.full_like(estimate, np.inf)
+        if self.few_freedom is None:
+            tail /= 1 - self.failed_share
+            low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+            return low, high
+        error = np.log(drawn).std(axis=0) * math.sqrt((self.few_freedom + 1) / self.few_freedom)
+        half = stats.t.ppf(1 - tail, self.few_freedom) * error
+        return estimate * np.exp(-half), estimate * np.exp(half)
 
     def _rows(self, table: Table, group: tuple[str, ...], drop_top: int) -> Rows:
         return read(self.law, table, group, self.weights, self.noise, drop_top)
@@ -257,6 +276,28 @@ class Fit:
         count = max(coordinate.shape[0] for coordinate in theta.values())
         return np.array(np.broadcast_to(value, (count, math.prod(shape)))).reshape(count, *shape)
 
+    def _checked(self) -> "Fit":
+        """Itself, if its parts belong together: a file can have been edited."""
+        names = [p.name for p in self._limited()]
+        free = [p.name for p in self._limited() if not p.fixed]
+        size = len(free)
+        wrong = (
+            ("parameters", list(self.parameters) != names),
+            ("free", sorted(self.free) != sorted(free)),
+            ("covariance", any(len(row) != size for row in self.covariance) or len(self.covariance) != size),
+            ("replicates", any(len(row) != size for row in self.replicates)),
+            ("confidence", not 0 < self.confidence < 1),
+            ("degrees_of_freedom", not isinstance(self.degrees_of_freedom, int)),
+        )
+        for field, is_wrong in wrong:
+            if is_wrong:
+                raise ValueError(_SAVED.format(f"{field} does not fit its law"))
+        for p in self._limited() if self.trusted else ():
+            value = self.estimates[p.name]
+            if not (math.isfinite(value) and p.lower <= value <= p.upper):
+                raise ValueError(_SAVED.format(f"{p.name} is {value}"))
+        return self
+
     def to_json(self) -> str:
         """The whole fit as JSON. Numbers that are not finite are the strings "inf", "-inf", "nan"."""
         tree: dict[str, Any] = {"format": FORMAT}
@@ -283,8 +324,12 @@ class Fit:
         """
         try:
             tree = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not JSON ({error}); write it with Fit.to_json.") from None
+        if isinstance(tree, list):
+            raise ValueError(
+                "not a saved fit but several, of a call with --by; save the one that is wanted alone."
+            )
         if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
             raise ValueError(f"not a saved fit of format {FORMAT}; write it with Fit.to_json.")
         try:
@@ -311,11 +356,16 @@ class Fit:
                 "free": tuple(tree.pop("free")),
                 "covariance": tuple(tuple(map(float, row)) for row in tree.pop("covariance")),
                 "replicates": tuple(tuple(map(float, row)) for row in tree.pop("replicates")),
+                "failed_share": float(tree.pop("failed_share")),
+                "ranges": {k: (float(a), float(b)) for k, (a, b) in tree.pop("ranges").items()},
                 "provenance": Provenance(**provenance),
             }
-            return cls(**fields, **tree)
-        except (AttributeError, KeyError, TypeError) as error:
+            return cls(**fields, **tree)._checked()
+        except (AttributeError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not a complete saved fit ({error}); write it with Fit.to_json.") from None
+
+
+_SAVED = "not a complete saved fit ({}); write it with Fit.to_json."
 
 
 def _estimate(tree: dict[str, Any]) -> Estimate:

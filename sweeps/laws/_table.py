@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweeps.laws._law import Array, Index, Law, Mask
+from sweeps.laws._law import ArgumentError, Array, Index, Law, Mask
 
 Label = int | float | str
 
@@ -90,13 +90,13 @@ def read(
     names = (*law.columns, "loss")
     for name in names:
         if name not in table:
-            raise ValueError(
+            raise ArgumentError(
                 f"column {name!r} is missing from the table; the law needs the columns {', '.join(names)}: "
                 "rename the column that holds it."
             )
     for name in (*group, *(c for c in (weights, noise) if isinstance(c, str))):
         if name not in table:
-            raise ValueError(
+            raise ArgumentError(
                 f"column {name!r} is missing from the table, but was asked for; name one that it has."
             )
     values = {name: _numbers(name, table[name]) for name in names}
@@ -117,12 +117,17 @@ def read(
     for name, column in extra.items():
         _refuse(name, {name: column}, column > 0, "must be > 0, as a weight or a standard deviation")
     if isinstance(noise, float | int) and not (math.isfinite(noise) and noise > 0):
-        raise ValueError(
+        raise ArgumentError(
             f"noise: {noise} is not a finite number > 0; give the standard deviation of log loss."
         )
     mass = extra[weights] if weights is not None else np.ones(count)
     if noise is not None:
-        mass = mass / np.square(extra[noise] if isinstance(noise, str) else float(noise))
+        with np.errstate(all="ignore"):
+            mass = mass / np.square(np.float64(1.0) * (extra[noise] if isinstance(noise, str) else noise))
+        if not (np.isfinite(mass) & (mass > 0)).all():
+            raise ArgumentError(
+                f"noise: 1 / {noise}^2 is outside the range of float64; give it in the loss's unit."
+            )
     loss = values.pop("loss")
     kept = _below_top(loss, drop_top)
     found = tuple(sorted({labels[i] for i in kept}, key=lambda label: (isinstance(label, str), label)))
@@ -145,7 +150,7 @@ def read(
 
 def group_columns(group: str | Sequence[str] | None, table: Table) -> tuple[str, ...]:
     """The columns that `group` means: "seed" only where the table has it."""
-    if group is None or (group == "seed" and "seed" not in table):
+    if group is None or (group in ("seed", ("seed",)) and "seed" not in table):
         return ()
     return (group,) if isinstance(group, str) else tuple(group)
 
@@ -155,10 +160,12 @@ def _below_top(loss: Array, count: int) -> Index:
     if count == 0:
         return np.arange(loss.size)
     if count < 0:
-        raise ValueError(f"drop_top: {count} is less than 0; give the number of highest losses to leave out.")
+        raise ArgumentError(
+            f"drop_top: {count} is less than 0; give the number of highest losses to leave out."
+        )
     kept = np.flatnonzero(loss < np.sort(loss)[-count]) if count < loss.size else np.arange(0)
     if kept.size == 0:
-        raise ValueError(f"drop_top: {count} leaves none of {loss.size} rows; leave out fewer.")
+        raise ArgumentError(f"drop_top: {count} leaves none of {loss.size} rows; leave out fewer.")
     return kept
 
 
@@ -204,8 +211,8 @@ def _labels(name: str, column: Any) -> list[Label | None]:
         label = value.item() if isinstance(value, np.generic) else value
         if not (isinstance(label, int | str) or (isinstance(label, float) and math.isfinite(label))):
             raise ValueError(
-                f"column {name!r}, row {row}: {label!r} names no group; give an integer or a text, or pass "
-                "group=None to treat rows as independent."
+                f"column {name!r}, row {row}: {label!r} names no group; give an integer or a text, or take "
+                "rows as independent (group=None, --group none)."
             )
         labels.append(label)
     return labels

@@ -84,4 +84,4 @@ def covariance(problem: Problem, theta: Array) -> Array:
     full[:count, count:] = -mean @ schur
     full[count:, :count] = full[:count, count:].T
     full[count:, count:] = schur
-    return variance * full
+    return variance * full if (np.diagonal(full) > 0).all() else nothing  # else rounding has taken over

@@ -159,3 +159,67 @@ def test_fit_draws(call, table, tmp_path):
     assert done.status == 0, done.err
     assert {path.name for path in tmp_path.iterdir()} == {"f.png", "f.pdf", "f.json"}
     assert json.loads((tmp_path / "f.json").read_text())["provenance"]["source"]["table"] == "looped.csv"
+
+
+@pytest.fixture
+def seeds(tmp_path):
+    """Three seeds with levels of 1, 2 and 3 and a floor of 0.1."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"depth": d, "seed": s, "run": f"run {s}", "loss": ((s + 1) / d + 0.1) * np.exp(0.01 * e)}
+        for s in range(3)
+        for d, e in zip((2, 3, 4, 6, 8, 12, 16, 24), rng.standard_normal(8), strict=True)
+    ]
+    path = tmp_path / "seeds.csv"
+    pl.DataFrame(rows).write_csv(path)
+    return path
+
+
+def test_seeds_have_levels_of_their_own_in_every_command(call, seeds, tmp_path):
+    """What `fit` takes for granted, `compare`, `holdout` and `predict` do: each seed has its own level."""
+    found = rows(call("compare", seeds, "--law", "depth", "--law", "depth; L_0=0"))
+    assert found["rejected"].to_list() == [None, True]
+    done = call("holdout", seeds, "--along", "depth", "--fraction", "0.3")
+    assert (rows(done)["predicted"] / rows(done)["observed"] - 1).abs().mean() < 0.1
+    saved = tmp_path / "fit.json"
+    assert call("fit", seeds, "--json", saved).status == 0
+    predicted = rows(call("predict", saved, seeds))
+    assert (predicted["predicted"] / predicted["loss"] - 1).abs().max() < 0.1
+
+
+def test_derived_beside_texts(call, seeds):
+    """A column of texts, such as a run's name, is no obstacle to deriving others, nor to grouping by it."""
+    done = call("fit", seeds, "--derive", "depth=depth*2", "--group", "run", "--fix", "L_0=0.1")
+    assert done.status == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--confidence", "1.5"), "confidence: 1.5 is not between 0 and 1"),
+        (("--weights", "nope"), "column 'nope' is missing"),
+        (("--noise", "0"), "noise: 0.0 is not a finite number > 0"),
+        (("--noise", "1e300"), "outside the range of float64"),
+        (("--seed", "-1"), "seed: -1 is less than 0"),
+        (("--fix", "c=inf"), "c: inf is not a finite number"),
+        (("--bound", "alpha=2:1"), "alpha: the bounds 2 to 1 leave no value"),
+        (("--fix", "c=1", "--bound", "c=0:1"), "'c' is fixed and bounded"),
+        (("--fix", "c=1", "--fix", "alpha=1", "--fix", "L_0=0"), "every parameter is fixed"),
+        (("--interval", "cluster", "--group", "none"), "clusters need group"),
+        (("--drop-top", "24"), "drop_top: 24 leaves none of 24 rows"),
+        (("--group", "none", "--resamples", "3"), "resamples: 3 are too few"),
+    ],
+)
+def test_wrong_calls_of_fit(call, seeds, options, sentence):
+    """A call that cannot be right is said to be one, whatever the rows hold."""
+    done = call("fit", seeds, *options)
+    assert done.status == 2 and sentence in done.err and done.err.count("\n") == 1
+
+
+def test_a_refused_fit_speaks_of_its_own_law(call, tmp_path):
+    """Where a law cannot be fitted, the table names that law, and no file is said to hold a fit."""
+    path = tmp_path / "few.csv"
+    path.write_text("n,loss\n1,2\n2,1\n")
+    done = call("fit", path, "--law", "E + A*n**-a", "--json", tmp_path / "fit.json")
+    assert done.status == 1 and "loss = E + A*n**-a" in done.out and "regime" not in done.out
+    assert "is not written" in done.err and not (tmp_path / "fit.json").exists()

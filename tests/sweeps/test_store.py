@@ -108,6 +108,18 @@ class TestWriteAtomic:
         write_atomic(tmp_path / "y", b"")
         assert synced == [(tmp_path / "y").stat().st_ino, tmp_path.stat().st_ino]
 
+    def test_links_and_pipes_stay_what_they_are(self, tmp_path):
+        """What a link points to is written, and the link stays; a pipe is written to, not replaced."""
+        link, pipe = tmp_path / "link", tmp_path / "pipe"
+        link.symlink_to(tmp_path / "target")
+        write_atomic(link, b"new")
+        assert link.is_symlink() and (tmp_path / "target").read_bytes() == b"new"
+        os.mkfifo(pipe)
+        with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+            write_atomic(pipe, b"through")
+            assert reader.read() == b"through"
+        assert pipe.is_fifo()
+
     def test_says_why(self, tmp_path):
         """A path that cannot be is refused in a sentence."""
         (tmp_path / "file").write_text("")

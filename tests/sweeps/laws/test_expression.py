@@ -350,3 +350,18 @@ def test_short_names_are_not_taken_for_misspelt_columns() -> None:
     """Parameters of up to three letters may look like a column; long ones that do not, are parameters."""
     law = OwnLaw.of("A*width**-wid + offset", ("width", "loss"))
     assert [p.name for p in law.parameters] == ["A", "wid", "offset"]
+
+
+def test_columns_that_a_formula_does_not_name_are_not_read() -> None:
+    """A derived column needs its own columns only: another may hold texts."""
+
+    class Columns(dict):
+        def __getitem__(self, name):
+            assert name in ("flops", "n"), name
+            return super().__getitem__(name)
+
+        def values(self):
+            raise AssertionError("all columns were read")
+
+    columns = Columns(flops=np.array([6.0, 12.0]), n=np.array([1.0, 2.0]), run=np.array(["a", "b"]))
+    assert evaluate("flops / (6 * n)", columns).tolist() == [1.0, 1.0]

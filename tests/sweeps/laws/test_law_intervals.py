@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from sweeps.laws import ChinchillaLaw, DepthLaw, Squares, Status, fit
-from sweeps.laws._bootstrap import Refits
+from sweeps.laws._bootstrap import Refits, _step_within
 
 DEPTH = np.array([3.0, 4, 6, 8, 12, 16])
 NO_FLOOR = {"L_0": 0.0}
@@ -250,3 +250,38 @@ def test_many_groups() -> None:
     assert found.estimates["alpha"] == pytest.approx(slopes.mean(), abs=1e-9)
     assert found.parameters["alpha"].error == pytest.approx(slopes.std(ddof=1) / 20, rel=0.15)
     assert np.allclose(np.log(list(found.levels["c"].values())), np.log(levels), atol=0.3)
+
+
+def test_an_infinite_interval_is_not_identified() -> None:
+    """Tokens that are 20 times the parameters leave both exponents open: whatever a profile says, a
+    parameter without an end is not known."""
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        n = np.exp(rng.uniform(16, 21, 40))
+        d = 20 * n * np.exp(0.02 * rng.standard_normal(40))
+        loss = (1.7 + 400 * n**-0.34 + 400 * d**-0.28) * np.exp(0.005 * rng.standard_normal(40))
+        found = fit(
+            ChinchillaLaw(), {"num_params": n, "num_tokens": d, "loss": loss}, resamples=100, starts=16
+        )
+        for estimate in found.parameters.values():
+            assert np.isfinite(estimate.interval).all() or not estimate.identified
+
+
+def test_too_few_resamples_are_refused() -> None:
+    """Percentiles need at least one refit beyond each end."""
+    table = {"depth": np.tile(DEPTH, 5), "loss": np.linspace(1, 2, 30)}
+    with pytest.raises(ValueError, match="resamples: 39 are too few for intervals at 0.95; give 40 or more"):
+        fit(DepthLaw(), table, fix=NO_FLOOR, resamples=39)
+
+
+@given(st.integers(0, 10_000))
+def test_a_step_within_bounds_is_the_best_one(seed: int) -> None:
+    """The Newton step stays within the bounds; off those that it ends on, nothing is left to gain."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((3, 5))
+    matrix, gradient = root @ root.T + 1e-3 * np.eye(3), rng.standard_normal(3)
+    lower, upper = np.array([-0.1, -np.inf, -0.2]), np.array([np.inf, np.inf, 0.2])
+    step = _step_within(matrix, gradient, np.zeros(3), lower, upper)
+    assert (step >= lower).all() and (step <= upper).all()
+    inside = (step > lower) & (step < upper)
+    assert np.abs((matrix @ step + gradient)[inside]).max(initial=0) < 1e-8

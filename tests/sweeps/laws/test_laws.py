@@ -162,7 +162,7 @@ def test_the_order_of_rows_does_not_change_a_bit(law: Law) -> None:
     table = _noisy(law)
     order = np.random.default_rng(1).permutation(40)
     shuffled = {name: column[order] for name, column in table.items()}
-    a, b = (fit(law, t, resamples=20, starts=16) for t in (table, shuffled))
+    a, b = (fit(law, t, resamples=40, starts=16) for t in (table, shuffled))
     told = [[f.code for f in found.diagnosis] for found in (a, b)]
     assert told[0] == told[1]
     without = [_without_diagnosis(found) for found in (a, b)]
@@ -177,7 +177,7 @@ def _without_diagnosis(found: Fit) -> tuple:
 @every
 def test_calling_twice_gives_the_same_bits(law: Law) -> None:
     """Starts, threads and refits leave nothing to chance."""
-    first, second = (fit(law, _noisy(law), resamples=20, starts=16).to_json() for _ in range(2))
+    first, second = (fit(law, _noisy(law), resamples=40, starts=16).to_json() for _ in range(2))
     assert first == second
 
 

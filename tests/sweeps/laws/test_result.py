@@ -22,6 +22,8 @@ from sweeps.laws import (
     fit,
 )
 
+from .looped_design import looped_table
+
 DEPTH = np.array([3.0, 4, 6, 8, 12, 16])
 NO_FLOOR = {"L_0": 0.0}
 
@@ -83,7 +85,7 @@ def test_json_of_something_else_is_refused(change: dict[str, object], message: s
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", "null"])
 def test_text_that_is_no_fit_is_refused(text: str) -> None:
     """So is JSON of another kind, and text that is none."""
-    with pytest.raises(ValueError, match=r"write it with Fit\.to_json"):
+    with pytest.raises(ValueError, match=r"write it with Fit\.to_json|not a saved fit but several"):
         Fit.from_json(text)
 
 
@@ -92,7 +94,7 @@ def test_every_field_of_the_json_is_needed() -> None:
     tree = json.loads(fit(DepthLaw(), _table(), fix=NO_FLOOR, interval="none").to_json())
     for name in tree:
         less = {key: value for key, value in tree.items() if key != name}
-        with pytest.raises(ValueError, match=r"write it with Fit\.to_json"):
+        with pytest.raises(ValueError, match=r"write it with Fit\.to_json|not a saved fit but several"):
             Fit.from_json(json.dumps(less))
 
 
@@ -205,3 +207,40 @@ def test_headline_decides_what_is_identified() -> None:
     assert any(f.code == "degenerate" and f.about == ("phi",) for f in found.diagnosis)
     fixed = fit(LoopedLaw(), table, interval="none", fix={"phi": 0.5})
     assert fixed.identified and fixed.estimates["alpha"] == pytest.approx(0.2, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_predictions_of_few_groups_lie_within_their_intervals(seed: int) -> None:
+    """Intervals of predictions from 24 groups are centred on the prediction, and as wide as curvature has
+    them to within a half: refits of a curved valley are not to be moved along a straight line."""
+    table = looped_table(0.01, seed)
+    law, at = LoopedLaw(), (3e8, 3e8, 4.0, 3e10)
+    few = fit(law, table, group=("flops", "num_recur"), resamples=200, starts=8)
+    plain = fit(law, table, group=None, interval="wald", starts=8)
+    value, (low, high) = float(few.predict(*at)), map(float, few.interval(*at))
+    assert math.log(high / value) == pytest.approx(math.log(value / low))
+    bottom, top = map(float, plain.interval(*at))
+    assert 0.5 < math.log(high / low) / math.log(top / bottom) < 2
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        (lambda tree: tree["parameters"].pop("alpha"), "parameters does not fit its law"),
+        (lambda tree: tree["free"].append("zz"), "free does not fit its law"),
+        (lambda tree: tree.update(replicates=[[1.0, 2.0, 3.0]]), "replicates does not fit its law"),
+        (lambda tree: tree.update(covariance=[[1.0]]), "covariance does not fit its law"),
+        (lambda tree: tree.update(confidence=7), "confidence does not fit its law"),
+        (lambda tree: tree.update(degrees_of_freedom="x"), "degrees_of_freedom does not fit its law"),
+        (lambda tree: tree["parameters"]["c"].update(estimate=-5.0), "c is -5.0"),
+        (lambda tree: tree["parameters"]["c"].update(estimate="nan"), "c is nan"),
+    ],
+)
+def test_an_edited_fit_is_refused(edit, what) -> None:
+    """A file whose parts no longer belong together is refused when it is read, not when it predicts."""
+    depth = np.array([2.0, 3, 4, 6, 8, 12])
+    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal(6))
+    tree = json.loads(fit(DepthLaw(), {"depth": depth, "loss": noise / depth}, fix={"L_0": 0.0}).to_json())
+    edit(tree)
+    with pytest.raises(ValueError, match=what):
+        Fit.from_json(json.dumps(tree))
