@@ -51,8 +51,7 @@ def of_optimum(optimum: Optimum) -> list[Finding]:
                 Finding(
                     "few-starts-agree",
                     f"Only {optimum.reached} of {len(optimum.starts)} starts reached the best objective; "
-                    "raise "
-                    "starts.",
+                    "raise starts.",
                 )
             )
     columns = optimum.rows.group_columns
@@ -109,8 +108,7 @@ def of_bounds(problem: Problem, solution: Solution) -> list[Finding]:
                 "at-bound",
                 f"{name} sits on its {side} bound {bound:.6g}: the rows would take it {way} still or are "
                 "indifferent, so its estimate is the bound and not a measurement, and the other estimates "
-                "hold for "
-                "that value of it.",
+                "hold for that value of it.",
                 (name,),
             )
         )
@@ -155,7 +153,7 @@ def of_condition(problem: Problem, theta: Array) -> list[Finding]:
     length = np.sqrt((jacobian**2).sum(1))
     if problem.own or not (length > 0).all():
         return []
-    # Columns are centred on their own exponent's mean first: a unit must not make a law ill-conditioned.
+    # What amplitudes can take over is projected out first: a unit must not make a law ill-conditioned.
     unit = jacobian / length[:, None]
     count = len(problem.inner)
     q, _ = np.linalg.qr(unit[:count].T)
@@ -175,8 +173,7 @@ def of_condition(problem: Problem, theta: Array) -> list[Finding]:
         Finding(
             "ill-conditioned",
             f"{' and '.join(names)} can all but stand in for each other (condition {worst:.3g}): their "
-            "estimates "
-            "move together with small changes of the rows.",
+            "estimates move together with small changes of the rows.",
             tuple(names),
         )
     ]
@@ -192,9 +189,8 @@ def degenerate(problem: Problem, theta: Array) -> Finding:
     if faint:
         return Finding(
             "degenerate",
-            f"{' and '.join(faint)} no longer change any prediction: the term that they stand in has "
-            "vanished. Fit "
-            "a law without it.",
+            f"No prediction depends on {' and '.join(faint)} any more: their term has vanished. Fit a law "
+            "without it, or, as factors of terms are kept above 0, give bounds of either sign.",
             tuple(faint),
         )
     _, right = np.linalg.eigh((jacobian @ jacobian.T) / np.outer(length, length))
@@ -208,8 +204,7 @@ def degenerate(problem: Problem, theta: Array) -> Finding:
 
 
 def of_curvature(problem: Problem, theta: Array) -> list[Finding]:
-    """Whether a square of log column, beside what the parameters can do, lowers the sum of squares (F "
-    "test, 1 %)."""
+    """Whether a square of log column, beside what the parameters can do, helps (F test, 1 %)."""
     if problem.own:
         return []
     point = problem.at(theta[None])
@@ -236,8 +231,7 @@ def of_curvature(problem: Problem, theta: Array) -> list[Finding]:
                 Finding(
                     "curvature",
                     f"Residuals bend along {name} (F test, 1 %): the law misses something of how the loss "
-                    "depends "
-                    "on it, so extrapolation beyond the rows is not to be trusted.",
+                    "depends on it, so extrapolation beyond the rows is not to be trusted.",
                     (name,),
                 )
             )
@@ -316,8 +310,7 @@ def of_groups(optimum: Optimum) -> list[Finding]:
     if len(problem.outer) > 1:
         sentence += (
             f" Shared values of {' and '.join(problem.outer)} need then not be means over groups, and an "
-            "interval "
-            "can miss those: fix one, or fit each group."
+            "interval can miss those: fix one, or fit each group."
         )
     return [Finding("groups-differ", sentence, tuple(names))]
 
@@ -334,7 +327,6 @@ def of_noise(problem: Problem, total: float) -> list[Finding]:
         Finding(
             "misfit",
             f"Residuals are {np.sqrt(total / freedom):.2f} times as large as the noise that was given "
-            "(chi-square "
-            "test, 1 %): the law is wrong or the noise is larger.",
+            "(chi-square test, 1 %): the law is wrong or the noise is larger.",
         )
     ]

@@ -207,8 +207,7 @@ class Problem:
         return values[:, :count].reshape(len(values), self.groups, len(self.inner)), values[:, count:]
 
     def mean(self, theta: Array, share: Array | None = None) -> Array:
-        """Coordinates of the law's free parameters (B, K): inner ones averaged over groups, with shares "
-        "(B, G)."""
+        """Coordinates of the free parameters (B, K): inner ones averaged over groups, with shares (B, G)."""
         inner, outer = self.split(theta)
         mean = inner.mean(1) if share is None else np.einsum("bgi,bg->bi", inner, share)
         return np.concatenate([mean, outer], axis=1)

@@ -184,8 +184,7 @@ def _open(side: _Side) -> bool:
 
 
 def _held(problem: Problem, sides: list[_Side], values: Array, theta: Array, budget: int) -> Solution:
-    """The best with one coordinate held for each side: from its outermost good point, and from the "
-    "optimum."""
+    """The best with one coordinate held for each side, from its outermost good point and the optimum."""
     starts = np.array([point for side in sides for point in (side.theta, theta)])
     lower, upper = (np.tile(bound, (len(starts), 1)) for bound in (problem.lower, problem.upper))
     places = np.repeat([side.place for side in sides], 2)

@@ -46,8 +46,7 @@ def of_rows(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str
                     f"log {a} and log {b} have a correlation of {correlation:.2f}{more}: what one does is "
                     "hard to tell "
                     "from what the other does, and their exponents depend on choices such as the objective "
-                    "and "
-                    "the rows that are left out.",
+                    "and the rows that are left out.",
                     (a, b),
                 )
             )
@@ -58,8 +57,7 @@ def of_rows(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str
             Finding(
                 "duplicate-rows",
                 f"{repeated} row(s) repeat another in every column of the law and in the loss: they count "
-                "twice. "
-                "Leave them out, or give weights.",
+                "twice. Leave them out, or give weights.",
             )
         )
     return found + _runs(law, rows, table, clustered) + _recurrences(law, rows, table)
@@ -93,8 +91,7 @@ def _runs(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, 
                         "checkpoint-rows",
                         f"{several} of {len(per_run)} runs (column {name!r}) have rows at several {length}: "
                         "checkpoints of one run err together, so intervals are too narrow. Keep each run's "
-                        "last "
-                        f"row, or give --group {name}.",
+                        f"last row, or give --group {name}.",
                         (name, length),
                     )
                 ]

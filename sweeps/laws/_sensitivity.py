@@ -63,7 +63,7 @@ def scan(
 
     ??? cite "Reference"
 
-        arXiv:2602.05970 scans the number of dropped runs. On its rows alpha_l runs from 0.84 to 1.33 with the
+        arXiv:2602.05970 scans the number of dropped runs. On its rows alpha_l runs from 0.84 to 1.91 with the
         objective and the number of dropped runs, more than the error that it states.
     """
     names = [p.name for p in law.parameters]

@@ -376,7 +376,7 @@ def _solved(matrix: Any, right: Any) -> Any:
 def smallest_eigenvalue(matrix: Arrow, diagonal: Array, out: Mask, problem: Problem) -> Array:
     """(B,) of the matrix with its columns scaled to length 1 by `diagonal`, without the coordinates `out`.
 
-    Of the inner blocks and of what is left of the outer one: their smallest bounds that of the whole.
+    Of the inner blocks and of what is left of the outer one; that of the whole can be smaller still.
     """
     length = np.sqrt(np.where(out, 1.0, diagonal))
     li, lo = problem.split(length)
