@@ -6,6 +6,7 @@ in `_wald`: the profile likelihood interval; for least squares S(v) <= S* (1 + t
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -51,8 +52,13 @@ class Profile:
 
 @dataclasses.dataclass
 class _Side:
-    """The search for one end: `good` and `bad` are the outermost compatible and the innermost other value."""
+    """The search for one end: `good` and `bad` are the outermost compatible and the innermost other value.
 
+    factor: 0, or where the coordinate's unit is not known its value at the optimum: then the search goes by
+    the logarithm of the coordinate over that.
+    """
+
+    factor: float
     name: str
     place: int
     sign: int
@@ -66,6 +72,10 @@ class _Side:
     bad_rise: float = np.inf
     done: bool = False
     open: bool = False
+
+    def coordinate(self, value: float) -> float:
+        """What a value of the search stands for."""
+        return self.factor * math.exp(value) if self.factor else value
 
     def next(self) -> float:
         """Where to look: farther out, or between the two."""
@@ -118,17 +128,21 @@ def profiles(
     sides = []
     for name in names:
         place = int(problem.places(name)[0])
-        centre = float(theta[place])
-        tried[name] = [(centre, 0.0, theta)]
-        scale = max(float(problem.large(theta[None])[0, place]), 1e-300)
-        error = errors[problem.free.index(name)]
+        at = float(theta[place])
+        tried[name] = [(at, 0.0, theta)]
+        factor = at if problem.relative[place] else 0.0
+        centre, scale = (0.0, 1.0) if factor else (at, max(float(problem.scale[place]), 1e-300))
+        error = errors[problem.free.index(name)] / (abs(factor) or 1.0)
         step = spread.quantile(confidence) * error if np.isfinite(error) and error > 0 else 0.1 * scale
         step = min(max(step, 1e-12 * scale), scale)
         for sign in (-1, 1):
-            bound = problem.lower[place] if sign < 0 else problem.upper[place]
+            # Of a negative value, more of the logarithm is less of the value.
+            bound = problem.lower[place] if (sign < 0) == (factor >= 0) else problem.upper[place]
+            if factor:
+                bound = math.log(bound / factor) if 0 < bound / factor < math.inf else sign * math.inf
             limit = centre + sign * FARTHEST * scale
             limit = max(limit, bound) if sign < 0 else min(limit, bound)
-            side = _Side(name, place, sign, limit, centre, step, centre, 0.0, theta)
+            side = _Side(factor, name, place, sign, limit, centre, step, centre, 0.0, theta)
             side.done = side.open = limit == centre
             sides.append(side)
     if quick and np.isfinite(covariance).all():
@@ -137,21 +151,25 @@ def profiles(
         going = [side for side in sides if not side.done]
         if not going:
             break
-        values = np.array([side.next() for side in going])
-        found = _held(problem, going, values, theta, budget)
+        values = [side.next() for side in going]
+        held = np.array([side.coordinate(value) for side, value in zip(going, values, strict=True)])
+        found = _held(problem, going, held, theta, budget)
         for i, side in enumerate(going):
             rise = float(np.sqrt(max(found.total[i] - total, 0.0) / height))
             rise = rise if np.isfinite(rise) else np.inf
-            side.heard(float(values[i]), rise, found.theta[i])
-            tried[side.name].append((float(values[i]), rise, found.theta[i]))
+            side.heard(values[i], rise, found.theta[i])
+            tried[side.name].append((float(held[i]), rise, found.theta[i]))
     out = []
     for j, name in enumerate(names):
         low, high = sides[2 * j], sides[2 * j + 1]
+        if low.factor < 0:
+            low, high = high, low
         points = sorted(tried[name], key=lambda point: point[0])
-        at = np.array([p[0] for p in points])
+        places = np.array([p[0] for p in points])
         rises = np.array([p[1] for p in points])
         means = problem.mean(np.array([p[2] for p in points]))
-        out.append(Profile(name, low.good, high.good, _open(low), _open(high), at, rises, means))
+        ends = low.coordinate(low.good), high.coordinate(high.good)
+        out.append(Profile(name, *ends, _open(low), _open(high), places, rises, means))
     return out
 
 
@@ -170,6 +188,7 @@ def _by_curvature(
         k = problem.free.index(side.name)
         points[i] += side.sign * side.step / covariance[k, k] * covariance[k]
     inside = ((points >= problem.lower) & (points <= problem.upper)).all(1)
+    inside &= np.array([not side.factor for side in sides])
     for i in map(int, np.flatnonzero(inside)):
         side = sides[i]
         rise = float(np.sqrt(max(problem.at(points[i : i + 1]).total[0] - total, 0.0) / height))

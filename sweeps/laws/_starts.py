@@ -7,7 +7,7 @@ every unit.
 
 import numpy as np
 
-from sweeps.laws._expression import Dual, amplitudes, parse
+from sweeps.laws._expression import Dual, amplitudes
 from sweeps.laws._law import Array
 from sweeps.laws._problem import Problem
 
@@ -57,17 +57,17 @@ def _shape(problem: Problem, name: str, count: int, rng: np.random.Generator) ->
 
 
 def _amplitudes(problem: Problem, names: list[str], shapes: dict[str, Array], count: int) -> dict[str, Array]:
-    tree = parse(problem.law.formula)
     step = max(1, 200_000 // problem.rows)
     parts = []
     with np.errstate(all="ignore"):
         for at in range(0, count, step):
             some = {name: value[at : at + step] for name, value in shapes.items()}
-            parts.append(_projected(problem, tree, names, some, min(step, count - at)))
+            parts.append(_projected(problem, names, some, min(step, count - at)))
     return dict(zip(names, np.concatenate(parts).T, strict=True))
 
 
-def _projected(problem, tree, names, shapes, count):  # type: ignore[no-untyped-def]
+def _projected(problem: Problem, names: list[str], shapes: dict[str, Array], count: int) -> Array:
+    """Amplitudes (count, m) for shapes (count,)."""
     duals = {name: Dual(value[:, None], {}) for name, value in shapes.items()}
     for name in names:
         duals[name] = Dual(np.ones((count, 1)), {name: np.ones((1, 1))})

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweeps.laws import ChinchillaLaw, DepthLaw, Fit, Huber, LogSquares, Objective, fit
+from sweeps.laws import ChinchillaLaw, DepthLaw, Fit, Huber, LogSquares, Objective, OwnLaw, fit
 
 DEPTH = np.array([3.0, 4, 6, 8, 12, 16])
 
@@ -115,3 +115,20 @@ def test_several_noisy_groups_share_a_profile() -> None:
     width = float(np.diff(a.intervals["alpha"])[0])
     assert b.intervals["alpha"] == pytest.approx(a.intervals["alpha"], abs=1e-3 * width)
     assert a.degrees_of_freedom == 24 - 5
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_ends_of_a_parameter_whose_unit_is_not_known(unit: float) -> None:
+    """Within a logarithm A is no amplitude, and its profile runs over decades: at both ends the best fit
+    with A held there is as much worse as a profile says."""
+    rng = np.random.default_rng(0)
+    n = np.exp(rng.uniform(0, 5, 40))
+    table = {"n": n, "loss": np.log(3 + 40 * n**-0.5) * np.exp(0.01 * rng.standard_normal(40))}
+    table["n"] = table["n"] * unit
+    law = OwnLaw("log(E + A*n**-a)", ("n",))
+    found = fit(law, table, interval="profile")
+    height = 1 + stats.t.ppf(0.975, 37) ** 2 / 37
+    for end in found.intervals["A"]:
+        held = fit(law, table, fix={"A": end}, interval="none")
+        assert held.objective / found.objective == pytest.approx(height, abs=1e-3)
+    assert found.parameters["A"].identified
