@@ -85,8 +85,8 @@ def test_the_cluster_bootstrap_covers_phi(objective: Objective) -> None:
             looped_table(0.010, seed),
             objective=objective,
             group=CELLS,
-            resamples=100,
-            starts=8,
+            resamples=60,
+            starts=4,
             refit_starts=0,
         ).intervals["phi"]
         hits += low <= PLANTED["phi"] <= high
