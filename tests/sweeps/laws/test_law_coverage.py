@@ -112,8 +112,8 @@ def test_what_a_fit_gives_by_default_for_one_seed() -> None:
 @pytest.mark.parametrize("groups", [2, 3, 4])
 def test_seeds_that_differ(groups: int) -> None:
     """Where seeds differ by more than the noise, the t interval is exact: 95 % to four binomial errors."""
-    found, _ = coverage(DepthLaw(), seeds(groups, 0.3), {"alpha": ALPHA}, 300, fix=NO_FLOOR)
-    assert found["alpha"] == pytest.approx(0.95, abs=_error(300))
+    found, _ = coverage(DepthLaw(), seeds(groups, 0.3), {"alpha": ALPHA}, 150, fix=NO_FLOOR)
+    assert found["alpha"] == pytest.approx(0.95, abs=_error(150))
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_seeds_that_differ(groups: int) -> None:
 @pytest.mark.parametrize("between", [0.0, 0.035])
 def test_seeds_that_hardly_differ(groups: int, between: float) -> None:
     """Where they do not, the lower limit on the width makes it cover more, never less."""
-    found, _ = coverage(DepthLaw(), seeds(groups, between), {"alpha": ALPHA}, 200, fix=NO_FLOOR)
-    assert found["alpha"] >= 0.95 - _error(200)
+    found, _ = coverage(DepthLaw(), seeds(groups, between), {"alpha": ALPHA}, 100, fix=NO_FLOOR)
+    assert found["alpha"] >= 0.95 - _error(100)
 
 
 @pytest.mark.slow
