@@ -14,7 +14,6 @@ from sweeps._terminal import say
 from sweeps.laws import LAWS, DepthLaw, Law, OwnLaw, evaluate
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
 
     from sweeps._spec import FitSpec
@@ -59,7 +58,7 @@ def open_source(
         table = read_table(path)
         said["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     mapping = parse_map(list(maps))
-    table = derived(mapped(table, mapping), list(definitions), evaluated, drop_invalid)
+    table = derived(mapped(table, mapping), list(definitions), evaluate, drop_invalid)
     columns = [name for name in table.columns if name not in HIDDEN]
     chosen = law_named(law, columns)
     for name in (*chosen.columns, "loss"):
@@ -72,11 +71,6 @@ def open_source(
         say(note)
     said |= {"map": mapping, "derive": list(definitions)}
     return Source(table, chosen, spec, missing, said)
-
-
-def evaluated(expression: str, columns: Mapping[str, "np.ndarray"]) -> "np.ndarray":
-    """A formula of columns; raises ValueError with a sentence."""
-    return evaluate(expression, columns)
 
 
 def law_named(text: str, columns: Sequence[str]) -> Law:

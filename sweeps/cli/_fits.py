@@ -142,15 +142,15 @@ def predict(
 
     from sweeps._config import ConfigError
     from sweeps._formats import HIDDEN, read_table
-    from sweeps._source import evaluated
     from sweeps._tables import derived, mapped, numbers, parse_map, valid
+    from sweeps.laws import evaluate
 
     found = read_fit(artefact)
     columns = found.law.columns
     if (source is None) == (not at):
         raise typer.BadParameter(f"give a TABLE, or --at for each of {', '.join(columns)}")
     if source is not None:
-        table = derived(mapped(read_table(source), parse_map(map)), derive, evaluated, drop_invalid)
+        table = derived(mapped(read_table(source), parse_map(map)), derive, evaluate, drop_invalid)
         for name in columns:
             if name not in table.columns:
                 known = ", ".join(name for name in table.columns if name not in HIDDEN)
