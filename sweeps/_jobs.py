@@ -82,11 +82,16 @@ class Progress(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a job reached: its rows, by column, and its curves, by name. diverged: what did, in a sentence."""
+    """What a job reached: its rows, by column, and its curves, by name.
+
+    diverged: what did, in a sentence. about: what its record is to say of how it ran, its speed say; no part
+    of the result.
+    """
 
     rows: list[dict[str, Any]]
     curves: "dict[str, np.ndarray]"
     diverged: str | None = None
+    about: dict[str, Any] | None = None
 
 
 class Kind(abc.ABC):
@@ -156,7 +161,7 @@ class Kind(abc.ABC):
         """
 
 
-KINDS = {"toy": "sweeps._toy:Toy"}
+KINDS = {"toy": "sweeps._toy:Toy", "lm": "sweeps._lm:LM"}
 """Where each kind's class is, by the name that a spec uses."""
 
 

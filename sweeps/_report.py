@@ -9,11 +9,13 @@ from sweeps._config import ConfigError
 from sweeps._formats import HIDDEN, row_name
 from sweeps._jobs import PROVENANCE
 from sweeps._tables import numbers
-from sweeps.laws import ArgumentError, DepthLaw, Fit, Law, Regime, fit, regime
+from sweeps.laws import LAWS, ArgumentError, DepthLaw, Fit, Huber, Law, LoopedLaw, Regime, fit, regime
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
+
+    from sweeps._spec import FitSpec
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Answer:
     """What one condition's students say: its fit, the regime, and the mean angles between updates (radians).
 
     problem: why there is no fit, in a sentence; None where there is one. notes: what the fit does not know.
-    pooled: columns in which cells differ that are fitted together.
+    pooled: columns in which cells differ that are fitted together. law: what was to be fitted.
     """
 
     condition: dict[str, Any]
@@ -48,6 +50,7 @@ class Answer:
     problem: str | None = None
     pooled: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    law: Law = field(default_factory=DepthLaw)
 
     @property
     def trusted(self) -> bool:
@@ -63,6 +66,15 @@ class Answer:
 def depth_question(by: tuple[str, ...], floor: float | None) -> Question:
     """The depth law, each seed with its own level; `floor` is L_0, None where it is to be fitted."""
     return Question(DepthLaw(), by, options={} if floor is None else {"fix": {"L_0": floor}})
+
+
+def question_of(asked: "FitSpec") -> Question:
+    """What a spec's [fit] asks; the looped law as arXiv:2604.21106 fits it, by Huber's penalty."""
+    law = LAWS[asked.law]()
+    if isinstance(law, DepthLaw):
+        return replace(depth_question(asked.by, asked.floor), group=asked.group)
+    options = {"objective": Huber(1e-3)} if isinstance(law, LoopedLaw) else {}
+    return Question(law, asked.by, asked.group, options)
 
 
 def answers(table: "pl.DataFrame", question: Question) -> list[Answer]:
@@ -124,6 +136,7 @@ def _answer(
         left_out=left_out,
         problem=problem,
         notes=() if found is None else tuple(_renamed(note, names) for note in found.notes),
+        law=question.law,
     )
 
 
@@ -156,15 +169,17 @@ def _mean(rows: "pl.DataFrame", column: str) -> float | None:
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON values; an infinite or missing number is null. alpha and interval: of a depth law."""
+    """An answer as JSON values; an infinite or missing number is null.
+
+    Of a depth law alpha and its interval; of another what it is fitted for, as NAME and NAME_interval.
+    """
     found = answer.fit
     headline: dict[str, Any] = {}
-    if found is None or isinstance(found.law, DepthLaw):
-        ends = found.intervals["alpha"] if found else (math.nan, math.nan)
-        headline = {
-            "alpha": _plain(found.estimates["alpha"]) if found else None,
-            "interval": [_plain(end) for end in ends],
-        }
+    for name in answer.law.headline:
+        ends = found.intervals[name] if found else (math.nan, math.nan)
+        headline[name] = _plain(found.estimates[name]) if found else None
+        interval = "interval" if isinstance(answer.law, DepthLaw) else f"{name}_interval"
+        headline[interval] = [_plain(end) for end in ends]
     return {
         **{key: _plain(value) for key, value in answer.condition.items()},
         **headline,
@@ -193,7 +208,7 @@ def exponents_table(found: list[Answer], law: Law | None = None) -> "Table":
     from rich.table import Table
 
     fits = [answer.fit for answer in found if answer.fit is not None]
-    law = law or (fits[0].law if fits else DepthLaw())
+    law = law or (found[0].law if found else DepthLaw())
     confidence = f"{100 * fits[0].confidence:g}" if fits else "95"
     depth = isinstance(law, DepthLaw)
     table = Table(title=law.equation, title_justify="left")

@@ -7,7 +7,8 @@
     [[exclude]]                # optional, repeated: dotted key = value or list of values; a cell that has one
                                # of the values of every key, as it is written or by default, is left out
     [set]                      # optional: dotted key = value, laid over all of these (`--set` writes here)
-    [fit]                      # by: columns that tell one fit from another; floor: L_0, or left out to fit it
+    [fit]                      # law: depth, looped, ...; by: columns that tell one fit from another; group:
+                               # columns of what rows have in common; floor: L_0, or left out to fit it
 
 Where a list of numbers is expected, `{logspace = [first, last, count]}`, `{linspace = [first, last, count]}`
 and `{range = [first, last, step]}` write one: both ends included, `last` of a range where a step lands on it.
@@ -26,26 +27,67 @@ from sweeps._jobs import KINDS, PROVENANCE, kind
 PRESETS = Path(__file__).parent / "presets"
 
 
+DEPTH = "depth"
+FIT_DEFAULTS: dict[str, dict[str, Any]] = {
+    DEPTH: {"by": ("teacher",), "group": ("seed",)},
+    "looped": {"by": (), "group": ("budget", "num_recur")},
+}
+"""By law, what a [fit] that does not say it means; of other laws: one fit, rows grouped by seed."""
+
+LAW_OF_KIND = {"toy": DEPTH, "lm": "looped"}
+
+
 @dataclass(frozen=True)
 class FitSpec:
-    """How `run` fits the table by the depth law: one fit for each combination of the columns `by`.
+    """How `run` fits the table: one fit for each combination of the columns `by`.
 
-    floor: L_0 (None: free).
+    law: a name that `sweeps.laws.LAWS` has. group: columns of what rows have in common: seeds with a level
+    each, for the depth law; clusters of the bootstrap, for others; none: rows are independent. floor: L_0 of
+    the depth law (None: free).
     """
 
     by: tuple[str, ...] = ("teacher",)
     floor: float | None = None
+    law: str = DEPTH
+    group: tuple[str, ...] = ("seed",)
 
     def __post_init__(self) -> None:
+        if self.law != DEPTH:
+            from sweeps.laws import LAWS
+
+            if self.law not in LAWS:
+                raise ValueError(f"law is {self.law!r}: {nearest(self.law, LAWS)}")
+            if self.floor is not None:
+                raise ValueError(
+                    f"floor is {self.floor}, but the law is {self.law!r}: only depth has a floor"
+                )
         if self.floor is not None and self.floor < 0:
             raise ValueError(f"floor is {self.floor}: it must be at least 0; leave it out to fit it")
 
+    @classmethod
+    def of(cls, table: dict[str, Any], kind: str, where: str) -> "FitSpec":
+        """What a [fit] asks of a kind of jobs, with the defaults of its law. Raises ConfigError."""
+        law = table.get("law", LAW_OF_KIND.get(kind, DEPTH))
+        defaults = FIT_DEFAULTS.get(law, {"by": ()}) if isinstance(law, str) else {}
+        return decode(cls, {**defaults, "law": law, **table}, where)
+
     def check(self, columns: Iterable[str]) -> None:
-        """Raise ValueError where `by` names no column of the table."""
+        """Raise ValueError where the law, `by` or `group` names no column of the table."""
         known = tuple(columns)
-        for column in self.by:
-            if column not in known:
-                raise ValueError(f"by names {column!r}, which is not a column: {nearest(column, known)}")
+        if self.law != DEPTH:
+            from sweeps.laws import LAWS
+
+            for column in LAWS[self.law]().columns:
+                if column not in known:
+                    raise ValueError(
+                        f"law is {self.law!r}, which needs a column {column!r} that rows do not have"
+                    )
+        for key, names in (("by", self.by), ("group", self.group)):
+            for column in names:
+                if column not in known:
+                    raise ValueError(
+                        f"{key} names {column!r}, which is not a column: {nearest(column, known)}"
+                    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +164,7 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     excluded.check()
     if not configs:
         raise ConfigError(f"{where}: no cell is left: case is empty, or exclude leaves out every cell")
-    fit = decode(FitSpec, table_of(source, "fit", where), f"{where}: fit")
+    fit = FitSpec.of(table_of(source, "fit", where), named, f"{where}: fit")
     try:
         fit.check(("job", *kind(named).columns, *PROVENANCE))
     except ValueError as error:

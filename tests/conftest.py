@@ -14,7 +14,7 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
-install_import_hook("toymodels", "beartype.beartype")
+install_import_hook(["toymodels", "llm"], "beartype.beartype")
 
 # Compiling inside the first example takes longer than hypothesis' deadline; the same examples every run.
 hypothesis.settings.register_profile("depthlaw", deadline=None, derandomize=True, max_examples=50)

@@ -16,6 +16,7 @@ import typer
 from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
 from sweeps._terminal import console, fail, report, say
 from sweeps.cli._fits import fit, predict
+from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def table(
         fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
-for command in (fit, predict, compare, sensitivity, holdout, allocate):
+for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth):
     app.command()(command)
 
 
@@ -279,7 +280,7 @@ def _run_and_fit(
 ) -> "tuple[RunSummary, list[Answer]]":
     from sweeps._files import write_json
     from sweeps._progress import Several, watcher
-    from sweeps._report import answers, as_json, depth_question
+    from sweeps._report import answers, as_json, question_of
     from sweeps._run import run_sweep
     from sweeps._spec import load_spec
     from sweeps._status import Live
@@ -300,7 +301,7 @@ def _run_and_fit(
     rows = summary.store.table(skipped)
     for sentence in skipped:
         say(sentence)
-    found = answers(rows, depth_question(spec.fit.by, spec.fit.floor)) if len(rows) else []
+    found = answers(rows, question_of(spec.fit)) if len(rows) else []
     write_json(out / "fits.json", [as_json(answer) for answer in found])
     _show(found)
     return summary, found
@@ -373,8 +374,8 @@ def _exit_unless_trusted(found: "list[Answer]") -> None:
 
 def _fit_so_far(reader: "Reader") -> Any:
     """A table of exponents; None where there are no rows, or too many for a quick look."""
-    from sweeps._config import ConfigError, decode
-    from sweeps._report import answers, depth_question, exponents_table
+    from sweeps._config import ConfigError
+    from sweeps._report import answers, exponents_table, question_of
     from sweeps._spec import FitSpec
     from sweeps._status import MOST_ROWS
 
@@ -383,9 +384,10 @@ def _fit_so_far(reader: "Reader") -> Any:
     rows = reader.store.table()
     if not 0 < len(rows) <= MOST_ROWS:
         return None
-    asked = decode(FitSpec, reader.store.spec().get("fit", {}), "fit")
+    source = reader.store.spec()
+    asked = FitSpec.of(source.get("fit", {}), source["sweep"].get("kind", "toy"), "fit")
     try:
-        return exponents_table(answers(rows, depth_question(asked.by, asked.floor)))
+        return exponents_table(answers(rows, question_of(asked)))
     except ConfigError:
         return None
 

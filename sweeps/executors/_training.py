@@ -50,7 +50,7 @@ def run_task(
         return run.outcomes(status, error=sentence, trace=traceback.format_exc())
     about = run.provenance()
     ended = [
-        Outcome(job, task, _status(result), result, about, result.diverged)
+        Outcome(job, task, _status(result), result, {**about, **(result.about or {})}, result.diverged)
         for job, result in zip(task.jobs, results, strict=True)
     ]
     return ended[1:] + ended[:1]  # the first has the checkpoint of all: its record is written last

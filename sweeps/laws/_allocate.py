@@ -73,7 +73,8 @@ class Allocation:
                     continue
                 logs = np.log(np.stack([f.columns[name] for f in found]))
                 slope = x @ logs / (x @ x)
-                ends = np.log(list(self._with_interval("", np.exp(slope)).values())).tolist()
+                with np.errstate(divide="ignore"):  # too many failed refits: no lower end
+                    ends = np.log(list(self._with_interval("", np.exp(slope)).values())).tolist()
                 row = dict(zip(("exponent", "lower", "upper"), ends, strict=True))
                 out.append({**variant, "column": name, **row})
         return out

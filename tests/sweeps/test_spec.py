@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps import _cells
 from sweeps._config import ConfigError
-from sweeps._spec import load_spec, parse_spec
+from sweeps._spec import FitSpec, load_spec, parse_spec
 from toymodels import KL, CohortConfig, Correlated, Independent, LearningRate, Tied
 
 HEAD = '[sweep]\nname = "x"\n'
@@ -322,7 +322,7 @@ class TestSettings:
     [
         ('[sweep]\nname = "x"\n[bse]', "[bse] is not a known table: did you mean 'base'?"),
         ('[sweep]\nname = "x"\nkin = "toy"', "sweep.kin is not a known key: did you mean 'kind'?"),
-        ('[sweep]\nname = "x"\nkind = "lm"', "sweep.kind is 'lm': known: toy"),
+        ('[sweep]\nname = "x"\nkind = "llm"', "sweep.kind is 'llm': did you mean 'lm'?"),
         ("[base]\nsteps = 3", "sweep.name is None: it must be a text"),
         ("[sweep]\nname = 3", "sweep.name is 3: it must be a text"),
         ('[sweep]\nname = ""', "sweep.name is '': it must be a text"),
@@ -332,6 +332,11 @@ class TestSettings:
         (f"{HEAD}[fit]\nby = [3]", "x.toml: fit: by[0] is 3: it must be a text"),
         (f'{HEAD}[fit]\nby = ["techer"]', "fit: by names 'techer', which is not a column: did you mean 'tea"),
         (f"{HEAD}[fit]\nfloor = -1", "fit: floor is -1.0: it must be at least 0"),
+        (f'{HEAD}[fit]\nlaw = "lopped"', "fit: law is 'lopped': did you mean 'looped'?"),
+        (f"{HEAD}[fit]\nlaw = 3", "fit: law is 3: it must be a text"),
+        (f'{HEAD}[fit]\nlaw = "compute"\nfloor = 0', "the law is 'compute': only depth has a floor"),
+        (f'{HEAD}[fit]\nlaw = "looped"', "law is 'looped', which needs a column 'num_once' that rows do not"),
+        (f'{HEAD}[fit]\ngroup = ["sed"]', "fit: group names 'sed', which is not a column: did you mean 's"),
         (f"{HEAD}[fit]\nflor = 0", "fit: flor is not a known key: did you mean 'floor'?"),
         (f"{HEAD}[grid]\nsteps = []", "grid.steps is []: it must be a list of values"),
         (f"{HEAD}[grid]\nsteps = 3", "grid.steps is 3: it must be a list of values"),
@@ -456,3 +461,32 @@ def test_fit_is_free_of_a_floor_unless_told():
     """`floor` left out means that L_0 is fitted; `by` left out means one fit a teacher."""
     assert parsed("").fit.floor is None and parsed("").fit.by == ("teacher",)
     assert parsed("[fit]\nfloor = 0").fit.floor == 0.0
+
+
+def test_a_fit_has_the_defaults_of_its_law():
+    """The depth law groups by seed and tells teachers apart; other laws make one fit; what is said holds."""
+    depth = FitSpec()
+    assert parsed("").fit == depth and (depth.law, depth.by, depth.group) == (
+        "depth",
+        ("teacher",),
+        ("seed",),
+    )
+    assert parsed('[fit]\nlaw = "depth"\ngroup = []').fit == FitSpec(group=())
+    assert parsed('[fit]\nlaw = "compute"').fit == FitSpec((), law="compute")
+    assert parsed('[fit]\nlaw = "compute"\nby = ["width"]').fit == FitSpec(("width",), law="compute")
+
+
+def test_language_models_are_fitted_by_the_looped_law():
+    """A [fit] of language models that says nothing is the joint law, clustered by budget and recurrences."""
+    looped = FitSpec((), law="looped", group=("budget", "num_recur"))
+    assert FitSpec.of({}, "lm", "fit") == FitSpec.of({"law": "looped"}, "toy", "fit") == looped
+    assert FitSpec.of({"law": "chinchilla"}, "lm", "fit") == FitSpec((), law="chinchilla")
+    columns = ("num_once", "num_recurrent", "num_recur", "num_tokens", "budget", "loss")
+    looped.check(columns)
+    for column in columns[:4]:
+        with pytest.raises(ValueError, match=f"needs a column '{column}' that rows|group names '{column}'"):
+            looped.check(name for name in columns if name != column)
+    with pytest.raises(
+        ConfigError, match="fit: floor is 0.0, but the law is 'looped': only depth has a floor"
+    ):
+        FitSpec.of({"floor": 0}, "lm", "fit")

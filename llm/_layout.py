@@ -1,0 +1,79 @@
+"""How a run is laid out over devices: batches divided, parameters copied or divided (FSDP).
+
+One process drives all devices of its host; over several hosts, each runs the same program after
+`jax.distributed.initialize`, and the devices of all of them are one row.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+LEAST_DIVIDED = 2**12
+"""Entries from which an array is divided."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """devices: how many share each batch. divided: whether they share parameters and moments too."""
+
+    devices: int = 1
+    divided: bool = False
+
+    @classmethod
+    def choose(cls, sequences: int) -> "Layout":
+        """For batches of so many sequences: as many of JAX's devices as divide one, parameters copied."""
+        return cls(math.gcd(len(jax.devices()), sequences))
+
+    @property
+    def mesh(self) -> Mesh:
+        """The devices, in a row."""
+        if self.devices > len(jax.devices()):
+            raise ValueError(f"devices is {self.devices}: there are {len(jax.devices())}")
+        return Mesh(np.array(jax.devices()[: self.devices]), ("batch",))
+
+    def of_tokens(self, axis: int) -> NamedSharding:
+        """Of an array whose `axis` counts sequences."""
+        return NamedSharding(self.mesh, PartitionSpec(*[None] * axis, "batch"))
+
+    def of_state(self, tree: Any) -> Any:
+        """Of parameters and moments: along the longest axis that can be divided, or copied."""
+        mesh = self.mesh
+
+        def of_leaf(leaf: Any) -> NamedSharding:
+            spec: list[str | None] = [None] * leaf.ndim
+            axes = [axis for axis, length in enumerate(leaf.shape) if length % self.devices == 0]
+            if self.divided and self.devices > 1 and axes and leaf.size >= LEAST_DIVIDED:
+                spec[max(axes, key=lambda axis: leaf.shape[axis])] = "batch"
+            return NamedSharding(mesh, PartitionSpec(*spec))
+
+        return jax.tree.map(of_leaf, tree)
+
+    @property
+    def copied(self) -> NamedSharding:
+        """Of what every device has whole."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def place(self, tokens: np.ndarray, axis: int) -> jax.Array:
+        """Tokens that every process has whole, divided over the devices along `axis`."""
+        sharding = self.of_tokens(axis)
+        return jax.make_array_from_callback(tokens.shape, sharding, lambda index: tokens[index])
+
+    def restore(self, tree: Any, like: Any) -> Any:
+        """Arrays that every process has whole, laid out as `like`."""
+
+        def of_leaf(value: np.ndarray, leaf: jax.Array) -> jax.Array:
+            return jax.make_array_from_callback(value.shape, leaf.sharding, lambda index: value[index])
+
+        return jax.tree.map(of_leaf, tree, like)
+
+
+def whole(leaf: jax.Array) -> np.ndarray:
+    """A copy of an array, wherever its parts are."""
+    if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
+        return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+    return np.array(leaf)

@@ -1,0 +1,153 @@
+"""Tokenizers: text to token ids and back, and how many bytes of text each id stands for.
+
+A tokenizer kind is a small frozen config. To add one, subclass `Tokenizer` here and name it in
+`__init__.py`; configs and records take it from its `kind`. A vocabulary has one separator, which stands
+before every document and which no text contains.
+"""
+
+import abc
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from llm._prepared import LibraryTokenizer, Prepared, library
+from llm._readers import CorpusError
+from llm._shards import write_atomic
+
+SAVED = "tokenizer.json"
+"""The file beside the shards that a trained or foreign tokenizer is kept in."""
+
+
+@dataclass(frozen=True)
+class Tokenizer(abc.ABC):
+    """How text becomes ids. Every method raises CorpusError where it cannot."""
+
+    kind: ClassVar[str]
+
+    @abc.abstractmethod
+    def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
+        """Ready for use, kept in `folder`; trained, if it is trained, on `documents()` unless kept there."""
+
+    def fingerprint(self) -> str:
+        """What the config does not say of the tokenizer and its ids depend on."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Bytes(Tokenizer):
+    """Bytes of UTF-8 as ids: vocabulary 256. The separator is 255, a byte that UTF-8 never contains."""
+
+    kind: ClassVar[str] = "bytes"
+
+    def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
+        return _PreparedBytes()
+
+
+@dataclass(frozen=True)
+class TrainedBPE(Tokenizer):
+    """Byte-level byte-pair encoding with GPT-2's splitting of words, trained on the training documents.
+
+    vocabulary: ids in all: the separator (id 0), 256 bytes, and merges. sample_bytes: it is trained on the
+    first so many bytes of documents; None: on all, which takes memory for every word that differs.
+    """
+
+    kind: ClassVar[str] = "bpe"
+    vocabulary: int = 4096
+    sample_bytes: int | None = 100_000_000
+
+    SEPARATOR: ClassVar[str] = "<|separator|>"
+
+    def __post_init__(self) -> None:
+        if self.vocabulary < 257:
+            raise ValueError(f"vocabulary is {self.vocabulary}: it must be at least 257, bytes and separator")
+        if self.sample_bytes is not None and self.sample_bytes < 1:
+            raise ValueError(f"sample_bytes is {self.sample_bytes}: it must be at least 1")
+
+    def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
+        saved = folder / SAVED
+        if not saved.exists():
+            write_atomic(saved, self._train(documents()).encode())
+        return LibraryTokenizer(saved, self.SEPARATOR)
+
+    def _train(self, documents: Iterator[str]) -> str:
+        tokenizers = library()
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=self.vocabulary,
+            special_tokens=[self.SEPARATOR],
+            initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(_first(documents, self.sample_bytes), trainer)
+        found = tokenizer.get_vocab_size()
+        if found < self.vocabulary:
+            told = f"the training documents yield {found} tokens, vocabulary asks for {self.vocabulary}"
+            raise CorpusError(f"{told}: lower vocabulary, or train on more text")
+        return str(tokenizer.to_str())
+
+
+@dataclass(frozen=True)
+class FromFile(Tokenizer):
+    """A tokenizer.json of anybody's (of Llama 2, say), byte-level or with byte fallback.
+
+    separator: the special token that stands before every document; None: the one that the tokenizer itself
+    puts before a text. Others would lose text that they have no ids for, and are refused.
+    """
+
+    kind: ClassVar[str] = "file"
+    path: str
+    separator: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path.strip():
+            raise ValueError("path is '': it must name a tokenizer.json")
+
+    def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
+        saved = folder / SAVED
+        if not saved.exists():
+            data = self._read()
+            LibraryTokenizer(
+                Path(self.path).expanduser(), self.separator
+            )  # before it is kept: an error names the user's
+            write_atomic(saved, data)
+        return LibraryTokenizer(saved, self.separator)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._read()).hexdigest()
+
+    def _read(self) -> bytes:
+        try:
+            return Path(self.path).expanduser().read_bytes()
+        except OSError as error:
+            raise CorpusError(f"tokenizer {self.path} cannot be read: {error.strerror or error}") from error
+
+
+class _PreparedBytes(Prepared):
+    """See `Bytes`."""
+
+    def __init__(self) -> None:
+        self.vocabulary, self.separator, self.prefix_bytes = 256, 255, 0
+        self.token_bytes = np.ones(256, np.int32)
+        self.token_bytes[self.separator] = 0
+
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.frombuffer(text.encode(), np.uint8) for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(int(id) for id in ids if id != self.separator).decode(errors="replace")
+
+
+def _first(documents: Iterator[str], num_bytes: int | None) -> Iterator[str]:
+    """Documents until so many bytes are reached."""
+    read = 0
+    for text in documents:
+        yield text
+        read += len(text.encode())
+        if num_bytes is not None and read >= num_bytes:
+            return

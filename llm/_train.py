@@ -1,0 +1,228 @@
+"""One training run, from a config to its result.
+
+Training is cut into segments of about a second; between them it can be watched, saved and stopped. On a CPU
+a run that goes on from a snapshot ends with the same bits as one that never stopped: batches and recurrences
+are pure functions of seed and step.
+"""
+
+import time
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from llm._accounting import num_steps, total, training_flops
+from llm._config import RunConfig
+from llm._layout import Layout, whole
+from llm._peak import peak_flops
+from llm._program import BatchLoss, Program, TrainState, compiled
+from llm._recurrences import recurrences
+from llm._result import OnProgress, Progress, RunResult, Snapshot, Speed, Validation
+from llm._tokens import Tokens, build
+
+SEGMENT_SECONDS = 1.0
+
+DRAW = 5
+"""Folded into the seed for the key that draws the model."""
+
+
+def train(
+    config: RunConfig,
+    *,
+    tokens: Tokens | None = None,
+    layout: Layout | None = None,
+    resume: Snapshot | None = None,
+    on_progress: OnProgress = lambda progress: None,
+) -> RunResult:
+    """Train the model of `config`.
+
+    tokens: what `config.data` asks for, if it has been built. layout: over devices, by default
+    `Layout.choose`. resume: a snapshot of the same training. on_progress: is told about once a second; what it
+    raises ends the training.
+
+    A loss that is not finite ends the training early; the result says so.
+    Raises ValueError where the snapshot is of another training, CorpusError where no tokens can be had.
+    """
+    with jax.enable_x64(False), jax.default_matmul_precision(_products(config)):
+        training = _Training(config, tokens or build(config.data), layout)
+        if resume is not None:
+            training.restore(resume)
+        training.run(on_progress)
+        return training.result()
+
+
+def _products(config: RunConfig) -> str:
+    return "highest" if config.precision == "float32" else "default"
+
+
+class _Training:
+    """A run, from drawing to result."""
+
+    def __init__(self, config: RunConfig, tokens: Tokens, layout: Layout | None) -> None:
+        part = config.batch // config.accumulation
+        self.config, self.tokens = config, tokens
+        self.layout = layout or Layout.choose(part)
+        if part % self.layout.devices:
+            raise ValueError(
+                f"batch / accumulation is {part}: it must be a multiple of the {self.layout.devices} devices"
+            )
+        program = Program.of(config, tokens.vocabulary, tokens.separator, self.layout)
+        self.draw, self.step_once, self.validate_batch = compiled(program)
+        self.steps = num_steps(config, tokens.vocabulary)
+        self.rates = config.optimiser.rates(
+            width=config.model.width,
+            batch_tokens=config.batch_tokens,
+            num_tokens=self.steps * config.batch_tokens,
+        )
+        key = jax.random.fold_in(jax.random.key(config.seed), DRAW)
+        self.state: TrainState = self.draw(key)
+        self.step = 0
+        self.losses: list[float] = []
+        self.validations: list[Validation] = []
+        self.seconds = 0.0
+        self.timed_steps = 0
+
+    # A snapshot's arrays: the state's leaves by number, and what has been seen.
+
+    def snapshot(self) -> Snapshot:
+        leaves = {f"{i:04d}": whole(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
+        seen = np.array([(v.step, v.loss, v.bpb) for v in self.validations], np.float64).reshape(-1, 3)
+        arrays = {**leaves, "losses": np.array(self.losses, np.float32), "validations": seen}
+        return Snapshot(self.step, self.tokens.hash, arrays)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        if snapshot.corpus != self.tokens.hash:
+            raise ValueError("the snapshot is of a training on other tokens: the corpus has changed since")
+        leaves, structure = jax.tree.flatten(self.state)
+        names = [f"{i:04d}" for i in range(len(leaves))]
+        arrays = [snapshot.arrays.get(name) for name in names]
+        if [(a.shape, a.dtype) if a is not None else None for a in arrays] != [
+            (leaf.shape, leaf.dtype) for leaf in leaves
+        ]:
+            raise ValueError("the snapshot is of another training: its arrays have other shapes or types")
+        self.state = self.layout.restore(jax.tree.unflatten(structure, arrays), self.state)
+        self.step = snapshot.step
+        self.losses = snapshot.arrays["losses"].tolist()
+        self.validations = [
+            Validation(int(step), loss, bpb) for step, loss, bpb in snapshot.arrays["validations"].tolist()
+        ]
+
+    def run(self, on_progress: OnProgress) -> None:
+        """Train to the end, or to the first loss that is not finite."""
+        length = 1
+        for stop in self.config.evaluation.at(self.steps)[len(self.validations) :]:
+            while self.step < stop and not self.diverged:
+                began, first = time.monotonic(), self.timed_steps == 0 and self.seconds == 0.0
+                end = min(stop, self.step + length)
+                done = end - self.step
+                self._advance(end)
+                taken = time.monotonic() - began
+                if first:  # it compiles
+                    self.seconds = 1e-9
+                else:
+                    self.seconds += taken
+                    self.timed_steps += done
+                length = max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken)))
+                if self.step < stop:
+                    on_progress(self._progress(None))
+            validation = self._validated()
+            self.validations.append(validation)
+            on_progress(self._progress(validation))
+            if self.diverged:
+                return
+
+    def _progress(self, validation: Validation | None) -> Progress:
+        losses = {"train": self.losses[-1]}
+        if validation is not None:
+            losses["validation"] = validation.loss
+        return Progress(self.step, self.steps, losses, self.snapshot)
+
+    def _advance(self, end: int) -> None:
+        """Train up to this step, or to the end of the first whose loss is not finite."""
+        config, losses = self.config, []
+        part = config.batch // config.accumulation
+        for step in range(self.step, end):
+            batch = self.tokens.batch(config.seed, step, config.batch)
+            placed = self.layout.place(batch.reshape(config.accumulation, part, -1), axis=1)
+            detached, kept = recurrences(config.model, config.seed, step)
+            self.state, loss = self.step_once(self.state, placed, self.rates, self.steps, detached, kept)
+            losses.append(loss)
+        found = [float(loss) for loss in losses]
+        bad = [i for i, loss in enumerate(found) if not np.isfinite(loss)]
+        self.losses += found[: bad[0] + 1] if bad else found
+        self.step = len(self.losses)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the newest loss is not finite."""
+        return bool(self.losses) and not np.isfinite(self.losses[-1])
+
+    def _validated(self) -> Validation:
+        if self.diverged:
+            return Validation(self.step, float("nan"), float("nan"))
+        sums = np.zeros(3)
+        count = 0
+        lengths = jnp.asarray(self.tokens.token_bytes, jnp.int32)
+        for batch, real in self._validation_batches():
+            found: BatchLoss = self.validate_batch(
+                self.state.model, self.layout.place(batch, axis=0), real, lengths, None
+            )
+            sums += [float(value) for value in found]
+            count += real * self.config.data.context
+        return Validation(self.step, sums[0] / count, sums[1] / (np.log(2) * sums[2]))
+
+    def _validation_batches(self) -> Iterator[tuple[np.ndarray, int]]:
+        evaluation = self.config.evaluation
+        left = evaluation.sequences if evaluation.sequences is not None else np.inf
+        # A multiple of the devices, so that each has its share.
+        size = -(-evaluation.batch // self.layout.devices) * self.layout.devices
+        for batch, real in self.tokens.validation_batches(size):
+            if left <= 0:
+                return
+            yield batch, int(min(real, left))
+            left -= real
+
+    def result(self) -> RunResult:
+        """What it reached."""
+        config = self.config
+        per_token = self._flops()
+        trained = self.step * config.batch_tokens
+        speed = None
+        if self.timed_steps:
+            rate = self.timed_steps * config.batch_tokens / self.seconds
+            spent = rate * per_token / self.step if self.step else 0.0
+            peak = peak_flops(config.precision) * self.layout.devices
+            speed = Speed(rate, spent, spent / peak)
+        return RunResult(
+            config,
+            self.state.model,
+            np.array(self.losses, np.float32),
+            tuple(self.validations),
+            self.diverged,
+            trained,
+            per_token * config.batch_tokens,
+            self.rates,
+            self.tokens.hash,
+            self.tokens.vocabulary,
+            speed,
+        )
+
+    def _flops(self) -> float:
+        """Training FLOPs a token, added over the steps that were made."""
+        config = self.config
+        by_count: dict[tuple[int, int], int] = {}
+        for step in range(self.step):
+            found = recurrences(config.model, config.seed, step)
+            by_count[found] = by_count.get(found, 0) + 1
+        return float(
+            sum(
+                count
+                * total(
+                    training_flops(
+                        config.model, config.data.context, self.tokens.vocabulary, detached + kept, kept
+                    )
+                )
+                for (detached, kept), count in by_count.items()
+            )
+        )

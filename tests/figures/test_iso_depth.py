@@ -1,0 +1,106 @@
+"""Laws of the figure of an iso-depth grid: it draws the analysis, all of it, and labels what it draws."""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from figures import iso_depth
+from sweeps.iso_depth import analyse
+from tests.sweeps.iso_depth_grid import BUDGETS, RECURRENCES, WIDTHS, by_law, runs
+
+QUICK = {"resamples": 40, "starts": 4}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A grid in which the largest budget has no minimum among its sizes."""
+    return analyse(by_law(runs(widths=(96, 128, 192, 256)), 0.003), **QUICK)
+
+
+@pytest.fixture(scope="module")
+def panels(found):
+    """What is drawn of it."""
+    return iso_depth.compute(found)
+
+
+def test_profiles(panels, found):
+    """A profile for each r at each budget, with all its runs; its parabola goes through its minimum."""
+    assert list(panels.profiles) == list(BUDGETS)
+    for profiles in panels.profiles.values():
+        assert [profile.num_recur for profile in profiles] == list(RECURRENCES)
+        for profile in profiles:
+            assert profile.size.size == 4 and profile.x[[0, -1]] == pytest.approx(
+                [profile.size.min(), profile.size.max()]
+            )
+            assert profile.y.min() >= profile.cell.parabola.loss - 1e-12
+    assert not all(cell.from_parabola for cell in found.cells)
+
+
+def test_the_frontier_is_the_laws(panels, found):
+    """The line of each r is the joint law at its best sizes."""
+    for frontier in panels.frontiers:
+        wanted = [row["loss"] for row in found.optima if row["num_recur"] == frontier.num_recur]
+        assert np.interp(BUDGETS[::2], frontier.x, frontier.y) == pytest.approx(wanted[::2], rel=1e-9)
+        assert len(frontier.cells) == len(BUDGETS)
+
+
+def test_residuals_are_predicted_less_observed(panels, found):
+    """Every run is in the panels of the fit and of the residuals, whose means are those of the analysis."""
+    assert sum(values.size for values in panels.observed.values()) == len(found.runs)
+    for one in found.free.residuals:
+        assert panels.residual[one.num_recur].mean() == pytest.approx(one.mean)
+
+
+def test_the_figure(panels):
+    """Panels for each budget, frontier, fit and residuals, with units on every axis; one colour for each r;
+    crosses at minima, dashed lines where there is none."""
+    figure = iso_depth.plot(panels, "grid.csv")
+    axes = figure.axes
+    assert len(axes) == len(BUDGETS) + 3
+    for one in axes:
+        assert one.get_xlabel() and ("nats" in one.get_ylabel())
+    assert "FLOP" in axes[-3].get_xlabel() and "φ = 0." in figure.get_suptitle()
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == [f"r = {r}" for r in RECURRENCES]
+    for one, profiles in zip(axes, panels.profiles.values(), strict=False):
+        crosses = [line for line in one.lines if line.get_marker() == "x"]
+        dashed = [line for line in one.lines if line.get_linestyle() == "--"]
+        inside = sum(profile.cell.from_parabola for profile in profiles)
+        assert (len(crosses), len(dashed)) == (inside, len(profiles) - inside)
+    markers = [line for line in axes[-2].lines if line.get_marker() not in (None, "None")]
+    assert len({line.get_color() for line in markers}) == len({line.get_marker() for line in markers}) == 4
+
+
+def test_it_draws(found, tmp_path):
+    """PNG and PDF, twice the same to the byte, and no figure is left open."""
+    first, second = (iso_depth.draw(found, tmp_path / name, "iso", "grid.csv") for name in "ab")
+    assert [path.name for path in first] == ["iso.png", "iso.pdf"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        assert 10_000 < one.stat().st_size < 500_000
+    assert not plt.get_fignums()
+
+
+def test_grids_that_lack_something(tmp_path):
+    """Without parabolas, without a design, and with more budgets than panels, it draws what there is."""
+    budgets = np.geomspace(1e16, 1e18, 8).tolist()
+    many = analyse(by_law(runs(budgets, WIDTHS[:2], recurrences=(1, 4)), 0.003), **QUICK)
+    drawn = iso_depth.compute(many)
+    assert len(drawn.profiles) == iso_depth.MOST_BUDGETS and drawn.budgets == 8
+    assert {budgets[0], budgets[-1]} < set(drawn.profiles)
+    assert all(profile.x.size == 0 for profiles in drawn.profiles.values() for profile in profiles)
+    bare = dataclasses.replace(many, design=None, optima=(), optima_growth=())
+    assert all(frontier.y.size == 0 for frontier in iso_depth.compute(bare).frontiers)
+    assert all(path.exists() for path in iso_depth.draw(bare, tmp_path, "bare"))
+
+
+def test_main(tmp_path, capsys, monkeypatch):
+    """The script draws a table, and refuses in a sentence one that is none."""
+    monkeypatch.setattr(iso_depth, "analyse", lambda table, **options: analyse(table, **options, **QUICK))
+    by_law(runs(BUDGETS[:2], recurrences=(1, 4)), 0.003).write_csv(tmp_path / "grid.csv")
+    iso_depth.main(tmp_path / "grid.csv", tmp_path / "out")
+    assert capsys.readouterr().out.count("iso_depth.p") == 2
+    with pytest.raises(SystemExit, match="iso_depth: .*nothing.csv does not exist"):
+        iso_depth.main(tmp_path / "nothing.csv", tmp_path / "out")

@@ -1,0 +1,299 @@
+"""Training: what it may and may not depend on."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from llm import (
+    AdamW,
+    DataConfig,
+    Evaluation,
+    Files,
+    Layout,
+    Linear,
+    ModelConfig,
+    MuonH,
+    RunConfig,
+    SampledRecurrences,
+    build,
+    num_steps,
+    train,
+)
+from llm._program import Program, compiled
+
+OPTIMISER = MuonH(matrix=0.04, embedding=0.1, head=0.02)
+
+
+@pytest.fixture(scope="session")
+def tokens(tmp_path_factory):
+    """Forty small documents, as bytes, in sequences of 16."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        words = rng.choice(["one", "two", "three", "layer", "depth", "loss"], 60)
+        (folder / f"{i:02d}.txt").write_text(" ".join(words), encoding="utf-8")
+    data = DataConfig(corpus=Files((str(folder),)), context=16, validation=0.2)
+    return data, build(data, cache=tmp_path_factory.mktemp("shards"))
+
+
+@pytest.fixture
+def config(tokens):
+    model = ModelConfig(width=8, head_size=4, prelude=1, layers=2, coda=1, num_recur=2)
+    return RunConfig(
+        model=model,
+        data=tokens[0],
+        optimiser=OPTIMISER,
+        num_tokens=10.0 * 8 * 16,
+        batch=8,
+        evaluation=Evaluation(points=2, batch=16),
+        seed=3,
+    )
+
+
+def leaves(result):
+    """All that a run reached, as arrays."""
+    return [*map(np.asarray, jax.tree.leaves(result.model)), result.losses]
+
+
+def assert_same_bits(first, second):
+    for a, b in zip(leaves(first), leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert first.validations == second.validations
+
+
+def test_learns(config, tokens):
+    """The loss of a few steps on six words falls well below that of a uniform guess, on held-out text too."""
+    result = train(dataclasses.replace(config, num_tokens=150.0 * 8 * 16), tokens=tokens[1])
+    assert result.losses[0] == pytest.approx(np.log(256), abs=0.05)
+    assert result.validations[-1].loss < 2.0
+    # Every token but separators is a byte, and nearly all targets are no separators.
+    assert result.validations[-1].bpb == pytest.approx(result.validations[-1].loss / np.log(2), rel=0.02)
+
+
+def test_same_config_same_bits(config, tokens):
+    """The same config gives the same result, to the last bit."""
+    assert_same_bits(train(config, tokens=tokens[1]), train(config, tokens=tokens[1]))
+
+
+class Cut(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 5, 7])
+def test_resume(config, tokens, at):
+    """A run cut after any segment goes on from its snapshot to the same bits."""
+    saved = []
+
+    def cut(progress):
+        if progress.step >= at:
+            saved.append(progress.snapshot())
+            raise Cut
+
+    with pytest.raises(Cut):
+        train(config, tokens=tokens[1], on_progress=cut)
+    (snapshot,) = saved
+    assert at <= snapshot.step < num_steps(config, 256)
+    resumed = train(config, tokens=tokens[1], resume=snapshot)
+    assert_same_bits(resumed, train(config, tokens=tokens[1]))
+
+
+def test_snapshot_of_another(config, tokens):
+    """A snapshot of other shapes or of another corpus is refused."""
+    saved = []
+    train(config, tokens=tokens[1], on_progress=lambda progress: saved.append(progress.snapshot()))
+    wider = dataclasses.replace(config, model=dataclasses.replace(config.model, width=12))
+    with pytest.raises(ValueError, match="its arrays have other shapes"):
+        train(wider, tokens=tokens[1], resume=saved[0])
+    with pytest.raises(ValueError, match="the corpus has changed"):
+        train(config, tokens=tokens[1], resume=dataclasses.replace(saved[0], corpus="other"))
+
+
+def test_validation_is_kept(config, tokens):
+    """A validation taken before a snapshot is in what goes on from it, and is not taken again."""
+    saved = []
+    train(config, tokens=tokens[1], on_progress=lambda progress: saved.append(progress))
+    first = next(progress for progress in saved if "validation" in progress.losses)
+    assert first.step == 5
+    snapshots = []
+
+    def keep(progress):
+        if "validation" in progress.losses:
+            snapshots.append(progress.snapshot())
+
+    train(config, tokens=tokens[1], on_progress=keep)
+    after = []
+    resumed = train(config, tokens=tokens[1], resume=snapshots[0], on_progress=after.append)
+    assert [v.step for v in resumed.validations] == [5, 10]
+    assert sum("validation" in progress.losses for progress in after) == 1
+
+
+def test_accumulation(config, tokens):
+    """Gradients averaged over the parts of a batch are those of the whole batch, up to rounding."""
+    whole = train(config, tokens=tokens[1])
+    parts = train(dataclasses.replace(config, accumulation=4), tokens=tokens[1])
+    np.testing.assert_allclose(parts.losses, whole.losses, rtol=2e-4)
+    # MuonH orthogonalises: rounding in small singular directions grows, so parameters differ by more.
+    for a, b in zip(leaves(parts), leaves(whole), strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-3)
+
+
+def test_divergence_is_recorded(config, tokens):
+    """A loss that is not finite ends the run at that step, and the result says so."""
+    wild = AdamW(matrix=1e30, embedding=1e30, head=1e30)
+    result = train(dataclasses.replace(config, optimiser=wild), tokens=tokens[1])
+    assert result.diverged
+    assert result.steps < 10
+    assert np.isfinite(result.losses[:-1]).all() and not np.isfinite(result.losses[-1])
+    assert np.isnan(result.validations[-1].loss)
+    assert result.num_tokens == result.steps * 8 * 16
+
+
+def test_traced_once(config, tokens):
+    """Runs of one shape share a trace, whatever their length, seed and rates by transfer."""
+    compiled.cache_clear()
+    train(config, tokens=tokens[1])
+    train(dataclasses.replace(config, num_tokens=5.0 * 8 * 16, seed=9), tokens=tokens[1])
+    step = compiled(Program.of(config, 256, 255, Layout())).step
+    assert step._cache_size() == 1
+
+
+def test_sampled_recurrences_bounded_compilations(config, tokens):
+    """r drawn anew in each step, with one recurrence that keeps gradients: one compilation."""
+    model = dataclasses.replace(config.model, sampled=SampledRecurrences(most=5), backprop_recurrences=1)
+    sampled = dataclasses.replace(config, model=model)
+    compiled.cache_clear()
+    result = train(sampled, tokens=tokens[1])
+    assert np.isfinite(result.losses).all()
+    assert compiled(Program.of(sampled, 256, 255, Layout())).step._cache_size() == 1
+
+
+def test_flops_and_tokens(config, tokens):
+    """Tokens are whole batches; FLOPs are tokens times those a token of the accounting."""
+    from llm import total, training_flops
+
+    result = train(config, tokens=tokens[1])
+    assert result.num_tokens == 10 * 8 * 16
+    assert result.flops == result.num_tokens * total(training_flops(config.model, 16, 256))
+
+
+def test_evaluated_sequences(config, tokens):
+    """The first sequences of the validation set are the same ones whatever the batch."""
+    few = dataclasses.replace(config, evaluation=Evaluation(sequences=20, batch=16))
+    other = dataclasses.replace(config, evaluation=Evaluation(sequences=20, batch=3))
+    a = train(few, tokens=tokens[1]).validations[-1].loss
+    b = train(other, tokens=tokens[1]).validations[-1].loss
+    assert a == pytest.approx(b, rel=1e-6)
+
+
+SHARDED = """
+import sys, json, dataclasses, pathlib
+import jax
+jax.config.update("jax_num_cpu_devices", 4)
+import numpy as np
+from llm import *
+folder, shards = sys.argv[1:]
+data = DataConfig(corpus=Files((folder,)), context=16, validation=0.2)
+tokens = build(data, cache=pathlib.Path(shards))
+model = ModelConfig(width=32, head_size=8, prelude=1, layers=2, coda=1, num_recur=2)
+config = RunConfig(model=model, data=data, optimiser=MuonH(matrix=0.04), num_tokens=6.0 * 8 * 16, batch=8)
+found = {}
+for name, layout in {"one": Layout(1), "data": Layout(4), "divided": Layout(4, divided=True)}.items():
+    saved = []
+    result = train(config, tokens=tokens, layout=layout, on_progress=lambda p: saved.append(p.snapshot()))
+    again = train(config, tokens=tokens, layout=layout, resume=saved[0])
+    found[name] = {
+        "losses": result.losses.tolist(),
+        "validation": result.validations[-1].loss,
+        "again": again.losses.tolist(),
+        "pieces": sorted({leaf.addressable_shards[0].data.size / leaf.size
+                          for leaf in jax.tree.leaves(result.model)}),
+    }
+print(json.dumps(found))
+"""
+
+
+def test_sharded_equals_single(tokens):
+    """Four devices that share batches, or parameters too, give the losses of one; snapshots fit."""
+    folder = tokens[0].corpus.paths[0]
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED, folder, str(tokens[1].folder.parent)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for name in ("data", "divided"):
+        np.testing.assert_allclose(found[name]["losses"], found["one"]["losses"], rtol=1e-4)
+        assert found[name]["validation"] == pytest.approx(found["one"]["validation"], rel=1e-4)
+        assert found[name]["again"] == found[name]["losses"]
+    assert found["data"]["pieces"] == [1.0]
+    assert found["divided"]["pieces"][0] == 0.25
+
+
+HOSTS = """
+import sys, json, pathlib
+import jax
+number, port, folder, shards = int(sys.argv[1]), *sys.argv[2:]
+jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=number)
+from llm import *
+data = DataConfig(corpus=Files((folder,)), context=16, validation=0.2)
+tokens = build(data, cache=pathlib.Path(shards))
+model = ModelConfig(width=32, head_size=8, prelude=1, layers=2, coda=1, num_recur=2)
+config = RunConfig(model=model, data=data, optimiser=MuonH(matrix=0.04), num_tokens=6.0 * 8 * 16, batch=8)
+found = {}
+for divided in (False, True):
+    saved = []
+    layout = Layout(2, divided)
+    result = train(config, tokens=tokens, layout=layout, on_progress=lambda p: saved.append(p.snapshot()))
+    again = train(config, tokens=tokens, layout=layout, resume=saved[0])
+    found[str(divided)] = [result.losses.tolist(), again.losses.tolist(), result.validations[-1].loss]
+single = train(config, tokens=tokens, layout=Layout(1)) if number == 0 else None
+print(json.dumps({**found, "one": single and [single.losses.tolist(), single.validations[-1].loss]}))
+"""
+
+
+def test_two_hosts(tokens):
+    """Two processes of one `jax.distributed` run train one model, with the losses of a single process."""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    arguments = [str(port), tokens[0].corpus.paths[0], str(tokens[1].folder.parent)]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOSTS, str(number), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    ended = [run.communicate(timeout=300) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], ended
+    first, second = (json.loads(out.splitlines()[-1]) for out, _ in ended)
+    losses, validation = first["one"]
+    for found in (first, second):
+        for divided in ("False", "True"):
+            trained, again, held_out = found[divided]
+            np.testing.assert_allclose(trained, losses, rtol=1e-4)
+            assert trained == again
+            assert held_out == pytest.approx(validation, rel=1e-4)
+
+
+def test_uneven_devices(config, tokens):
+    """A batch that the devices cannot share evenly is refused, in the user's terms."""
+    with pytest.raises(ValueError, match=r"batch / accumulation is 8: it must be a multiple of the 3 devices"):
+        train(config, tokens=tokens[1], layout=Layout(3))
+
+
+def test_injection_default():
+    """r = 1 has no injection, more recurrences the linear one."""
+    assert ModelConfig().injected.kind == "passthrough"
+    assert ModelConfig(num_recur=4).injected == Linear()
