@@ -1,7 +1,7 @@
 """Looped language models: train them, count them, measure what one recurrence is worth (arXiv:2604.21106).
 
-An experiment is a `RunConfig`; `train` runs it. Variants are small classes: `Injection`, `Optimiser`, `Corpus` and
-`Tokenizer`.
+An experiment is a `RunConfig`; `train` runs it. Variants are small classes:
+`Injection`, `Optimiser`, `Corpus`, `Tokenizer`.
 """
 
 from llm._accounting import (

@@ -15,6 +15,8 @@ differently in the first 1/(1 − μ) updates, and it adds 1e-8 to ‖V‖, so t
 gradients. It is no faster.
 """
 
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -109,10 +111,44 @@ def muonh(
 
         buffer = jax.tree.map(average, state.momentum, grads)
         ahead = jax.tree.map(average, buffer, grads)
-        updates = jax.tree.map(lambda v, w, r: _turn(w, polar(v, steps), r, rate), ahead, params, state.norm)
+        updates = _alike(lambda v, w, r: _turn(w, polar(v, steps), r, rate), ahead, params, state.norm)
         return updates, MuonHState(optax.safe_increment(state.step), buffer, state.norm)
 
     return optax.GradientTransformation(init, update)
+
+
+def _alike(function: Callable[..., Array], *trees: Any) -> Any:
+    """`function` of the leaves of trees of one structure, matrices or a number each; once for each shape.
+
+    A model has few shapes and many arrays: one stack for each shape, tall ones turned, is much less to
+    compile and fills a device better.
+    """
+    leaves, structure = jax.tree.flatten(trees[0])
+    others = [jax.tree.leaves(tree) for tree in trees[1:]]
+    shapes: dict[tuple[int, int], list[int]] = {}
+    for i, leaf in enumerate(leaves):
+        shapes.setdefault((min(leaf.shape[-2:]), max(leaf.shape[-2:])), []).append(i)
+    results: list[Any] = [None] * len(leaves)
+    for members in shapes.values():
+        tall = [leaves[i].shape[-2] > leaves[i].shape[-1] for i in members]
+
+        def stacked(values: list[Array], members: list[int] = members, tall: list[bool] = tall) -> Array:
+            parts = []
+            for i, turned in zip(members, tall, strict=True):
+                value, like = values[i], leaves[i]
+                matrix = like.shape[-2:] if value.ndim == like.ndim else ()
+                value = value.reshape(-1, *matrix)
+                parts.append(jnp.swapaxes(value, 1, 2) if turned and matrix else value)
+            return jnp.concatenate(parts)
+
+        found = function(stacked(leaves), *(stacked(other) for other in others))
+        begin = 0
+        for i, turned in zip(members, tall, strict=True):
+            end = begin + math.prod(leaves[i].shape[:-2])
+            part = found[begin:end]
+            results[i] = (jnp.swapaxes(part, 1, 2) if turned else part).reshape(leaves[i].shape)
+            begin = end
+    return jax.tree.unflatten(structure, results)
 
 
 def _turn(

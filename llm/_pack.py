@@ -198,7 +198,7 @@ def _save(folder: Path, streams: dict[str, Stream], documents: int, form: ShardF
 def _resumed(folder: Path, form: ShardFormat) -> tuple[dict[str, Stream], int]:
     """The streams of a build that was killed, and the documents that it had done; or new ones."""
     try:
-        with np.load(folder / UNFINISHED, allow_pickle=False) as file:
+        with np.load(io.BytesIO((folder / UNFINISHED).read_bytes()), allow_pickle=False) as file:
             state = json.loads(file["state"].tobytes())
             streams = {side: Stream.of_json(state[side], file[side]) for side in SIDES}
         if state["per_shard"] == form.per_shard:

@@ -33,7 +33,7 @@ class Prepared(abc.ABC):
         """The ids of each text; no special ids, even where a text spells one out."""
 
     @abc.abstractmethod
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | Integer[np.ndarray, " n"]) -> str:
         """The text of ids; special ids are left out, bytes that are no UTF-8 become U+FFFD."""
 
 
@@ -65,7 +65,7 @@ class LibraryTokenizer(Prepared):
         found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(one.ids, np.int64) for one in found]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | Integer[np.ndarray, " n"]) -> str:
         return str(self._tokenizer.decode([int(id) for id in ids], skip_special_tokens=True))
 
     def _separator(self, path: Path, named: str | None, special: set[str]) -> str:
@@ -107,6 +107,7 @@ def _token_bytes(path: Path, tokenizer: Any, words: dict[str, int], special: set
 
 
 def library() -> Any:
+    """The module `tokenizers`; raises CorpusError, with the command that installs it, where it is missing."""
     try:
         return importlib.import_module("tokenizers")
     except ModuleNotFoundError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Integer
 
 from llm._prepared import LibraryTokenizer, Prepared, library
 from llm._readers import CorpusError
@@ -32,6 +33,11 @@ class Tokenizer(abc.ABC):
     def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
         """Ready for use, kept in `folder`; trained, if it is trained, on `documents()` unless kept there."""
 
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Ids of its vocabulary, the separator among them, before it is prepared."""
+
     def fingerprint(self) -> str:
         """What the config does not say of the tokenizer and its ids depend on."""
         return ""
@@ -42,6 +48,7 @@ class Bytes(Tokenizer):
     """Bytes of UTF-8 as ids: vocabulary 256. The separator is 255, a byte that UTF-8 never contains."""
 
     kind: ClassVar[str] = "bytes"
+    size: ClassVar[int] = 256
 
     def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
         return _PreparedBytes()
@@ -66,6 +73,10 @@ class TrainedBPE(Tokenizer):
             raise ValueError(f"vocabulary is {self.vocabulary}: it must be at least 257, bytes and separator")
         if self.sample_bytes is not None and self.sample_bytes < 1:
             raise ValueError(f"sample_bytes is {self.sample_bytes}: it must be at least 1")
+
+    @property
+    def size(self) -> int:
+        return self.vocabulary
 
     def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
         saved = folder / SAVED
@@ -106,7 +117,7 @@ class FromFile(Tokenizer):
 
     def __post_init__(self) -> None:
         if not self.path.strip():
-            raise ValueError("path is '': it must name a tokenizer.json")
+            raise ValueError(f"path is {self.path!r}: it must name a tokenizer.json")
 
     def prepare(self, folder: Path, documents: Callable[[], Iterator[str]]) -> Prepared:
         saved = folder / SAVED
@@ -117,6 +128,10 @@ class FromFile(Tokenizer):
             )  # before it is kept: an error names the user's
             write_atomic(saved, data)
         return LibraryTokenizer(saved, self.separator)
+
+    @property
+    def size(self) -> int:
+        return LibraryTokenizer(Path(self.path).expanduser(), self.separator).vocabulary
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self._read()).hexdigest()
@@ -139,7 +154,7 @@ class _PreparedBytes(Prepared):
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode(), np.uint8) for text in texts]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | Integer[np.ndarray, " n"]) -> str:
         return bytes(int(id) for id in ids if id != self.separator).decode(errors="replace")
 
 

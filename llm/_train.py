@@ -38,8 +38,8 @@ def train(
     """Train the model of `config`.
 
     tokens: what `config.data` asks for, if it has been built. layout: over devices, by default
-    `Layout.choose`. resume: a snapshot of the same training. on_progress: is told about once a second; what it
-    raises ends the training.
+    `Layout.choose`. resume: a snapshot of the same training. on_progress: is told about once a second; what
+    it raises ends the training.
 
     A loss that is not finite ends the training early; the result says so.
     Raises ValueError where the snapshot is of another training, CorpusError where no tokens can be had.

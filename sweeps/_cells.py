@@ -29,7 +29,7 @@ def combinations(source: dict[str, Any], where: str) -> list[tuple[str, dict[str
     axes = {key: values for key, values in _axes(grid, "", where).items() if key not in settings}
     combinations = []
     for i, case in enumerate(cases):
-        laid = _overlay(base, expanded(case, f"{where}: case {i}"))
+        laid = overlay(base, expanded(case, f"{where}: case {i}"))
         for values in itertools.product(*axes.values()):
             table = copy.deepcopy(laid)
             for key, value in zip(axes, values, strict=True):
@@ -168,13 +168,13 @@ LISTS = {
 """Ways to write a list of numbers, and what each must hold."""
 
 
-def _overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def overlay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`over` laid on `under`, table by table; a table of another `kind` replaces the one below it."""
     laid = copy.deepcopy(under)
     for key, value in over.items():
         both = isinstance(laid.get(key), dict) and isinstance(value, dict)
         if both and value.get("kind", laid[key].get("kind")) == laid[key].get("kind"):
-            laid[key] = _overlay(laid[key], value)
+            laid[key] = overlay(laid[key], value)
         else:
             laid[key] = copy.deepcopy(value)
     return laid
@@ -187,5 +187,5 @@ def _assign(table: dict[str, Any], dotted: str, value: Any, where: str) -> None:
         if not isinstance(table, dict):
             raise ConfigError(f"{where}: {dotted} goes through {part}, which is not a table")
     if isinstance(value, dict) and isinstance(table.get(last), dict):
-        value = _overlay({last: table[last]}, {last: value})[last]
+        value = overlay({last: table[last]}, {last: value})[last]
     table[last] = value

@@ -34,14 +34,21 @@ class Checkpoints:
         """
         number = 1 + max(self._numbers(), default=0)
         arrays, seal = self.folder / str(number), self.folder / f"{number}.json"
+        # Orbax refuses arrays without entries; their shape says all.
+        filled = {name: array for name, array in checkpoint.arrays.items() if array.size}
+        empty = {
+            name: [list(array.shape), array.dtype.str]
+            for name, array in checkpoint.arrays.items()
+            if not array.size
+        }
         make_room(self.folder, MARGIN_BYTES + sum(array.nbytes for array in checkpoint.arrays.values()))
         try:
             with _checkpointer() as checkpointer:
-                checkpointer.save(arrays.absolute(), checkpoint.arrays)
+                checkpointer.save(arrays.absolute(), filled)
             hashes = _hashes(arrays)
         except (OSError, ValueError) as error:
             raise StoreError(f"{arrays} cannot be written: {_short(error)}") from error
-        write_json(seal, {"about": checkpoint.about, "files": hashes})
+        write_json(seal, {"about": checkpoint.about, "files": hashes, "empty": empty})
         for entry in self.folder.iterdir():
             if entry not in (arrays, seal):
                 remove(entry)
@@ -61,7 +68,9 @@ class Checkpoints:
                 raise ValueError("its files are not those that were written")
             with _checkpointer() as checkpointer:
                 arrays = checkpointer.restore((self.folder / str(number)).absolute())
-            return Checkpoint({name: np.asarray(array) for name, array in arrays.items()}, found["about"])
+            restored = {name: np.asarray(array) for name, array in arrays.items()}
+            restored |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in found["empty"].items()}
+            return Checkpoint(restored, found["about"])
         except Exception as error:  # orbax raises whatever a version or a file makes it raise
             remove(self.folder)
             raise StoreError(f"{self.folder} is damaged: {_short(error)}") from error

@@ -108,7 +108,8 @@ def answers(table: "pl.DataFrame", question: Question) -> list[Answer]:
         left_out = len(part) - len(kept)
         names = [row_name(table, index) for index in kept[place].to_list()]
         answer = _answer(condition, question, kept.drop(place), names, left_out)
-        found.append(replace(answer, pooled=_pooled(kept.drop(place))))
+        pooled = _pooled(kept.drop(place)) if isinstance(law, DepthLaw) else ()
+        found.append(replace(answer, pooled=pooled))
     return found
 
 
@@ -274,7 +275,7 @@ def sentences(found: list[Answer]) -> list[str]:
         where = ", ".join(f"{key} {_short(value)}" for key, value in answer.condition.items())
         prefix = f"{where}: " if where else ""
         if answer.left_out:
-            said.append(f"{prefix}{answer.left_out} diverged student(s) left out of the fit.")
+            said.append(f"{prefix}{answer.left_out} diverged row(s) left out of the fit.")
         if answer.pooled:
             columns = ", ".join(answer.pooled)
             said.append(f"{prefix}students of different {columns} are fitted together: name these in by.")

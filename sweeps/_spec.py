@@ -1,6 +1,6 @@
 """A sweep's spec: a TOML text → the cohorts to train and how to fit what they reach.
 
-    [sweep]                    # name, description, kind of job (toy)
+    [sweep]                    # name, description, kind of job (toy, lm); extends: a spec that it changes
     [base]                     # the config that every job starts from; see toymodels.CohortConfig
     [[case]]                   # optional, repeated: tables laid over the base, one at a time
     [grid]                     # optional: dotted key = list of values; all combinations are run
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps._cells import Exclusions, combinations, table_of
+from sweeps._cells import Exclusions, combinations, overlay, table_of
 from sweeps._config import ConfigError, canonical, decode, encode, nearest
 from sweeps._jobs import KINDS, PROVENANCE, kind
 
@@ -34,6 +34,9 @@ FIT_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """By law, what a [fit] that does not say it means; of other laws: one fit, rows grouped by seed."""
 
+NO_LAW = "none"
+"""As the law of a [fit]: rows that answer by themselves, an ablation say, are not fitted."""
+
 LAW_OF_KIND = {"toy": DEPTH, "lm": "looped"}
 
 
@@ -41,7 +44,7 @@ LAW_OF_KIND = {"toy": DEPTH, "lm": "looped"}
 class FitSpec:
     """How `run` fits the table: one fit for each combination of the columns `by`.
 
-    law: a name that `sweeps.laws.LAWS` has. group: columns of what rows have in common: seeds with a level
+    law: a name that `sweeps.laws.LAWS` has, or none. group: columns of what rows have in common: seeds with a level
     each, for the depth law; clusters of the bootstrap, for others; none: rows are independent. floor: L_0 of
     the depth law (None: free).
     """
@@ -55,8 +58,8 @@ class FitSpec:
         if self.law != DEPTH:
             from sweeps.laws import LAWS
 
-            if self.law not in LAWS:
-                raise ValueError(f"law is {self.law!r}: {nearest(self.law, LAWS)}")
+            if self.law not in (*LAWS, NO_LAW):
+                raise ValueError(f"law is {self.law!r}: {nearest(self.law, (*LAWS, NO_LAW))}")
             if self.floor is not None:
                 raise ValueError(
                     f"floor is {self.floor}, but the law is {self.law!r}: only depth has a floor"
@@ -74,7 +77,7 @@ class FitSpec:
     def check(self, columns: Iterable[str]) -> None:
         """Raise ValueError where the law, `by` or `group` names no column of the table."""
         known = tuple(columns)
-        if self.law != DEPTH:
+        if self.law not in (DEPTH, NO_LAW):
             from sweeps.laws import LAWS
 
             for column in LAWS[self.law]().columns:
@@ -113,22 +116,50 @@ def load_spec(name: str, settings: tuple[str, ...] = ()) -> Spec:
     A setting replaces an axis of the grid that has the same key.
     Raises ConfigError: file, table, key, value and what to write instead.
     """
+    path = _path_of(name)
+    source = _read(path, ())
+    for setting in settings:
+        _apply_setting(source, setting)
+    return parse_spec(source, path.name)
+
+
+def _path_of(name: str, beside: Path | None = None) -> Path:
+    """Of a preset's name or a TOML file's path, the latter as seen from the folder `beside`."""
     path = Path(name)
-    if path.suffix != ".toml":
-        path = PRESETS / f"{name}.toml"
-        if not path.is_file():
-            raise ConfigError(
-                f"{name!r} is neither a preset nor a .toml file: {nearest(name, preset_names())}"
-            )
+    if path.suffix == ".toml":
+        return path if beside is None else beside / path
+    path = PRESETS / f"{name}.toml"
+    if not path.is_file():
+        raise ConfigError(f"{name!r} is neither a preset nor a .toml file: {nearest(name, preset_names())}")
+    return path
+
+
+def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
+    """The source of a spec, laid over the one that it extends: what is written in it stands alone.
+
+    Its [sweep], [base] and [fit] are laid over the other's; its [grid], [[case]] and [[exclude]] take the
+    place of the other's.
+    """
     try:
         source = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist: name a TOML file or a preset") from None
     except (OSError, ValueError) as error:  # not UTF-8, not TOML, or a number of too many digits
         raise ConfigError(f"{path} cannot be read as TOML: {error}") from None
-    for setting in settings:
-        _apply_setting(source, setting)
-    return parse_spec(source, path.name)
+    sweep = table_of(source, "sweep", path.name)
+    if "extends" not in sweep:
+        return source
+    name = sweep.pop("extends")
+    if not isinstance(name, str):
+        raise ConfigError(f"{path.name}: sweep.extends is {name!r}: it must name a preset or a TOML file")
+    under = _path_of(name, path.parent)
+    if under in (path, *extending):
+        raise ConfigError(f"{path.name}: sweep.extends is {name!r}, which extends this one: leave one out")
+    merged = _read(under, (path, *extending))
+    for key in ("sweep", "base", "fit"):
+        if key in source:
+            merged[key] = overlay(table_of(merged, key, under.name), table_of(source, key, path.name))
+    return {**merged, **{key: value for key, value in source.items() if key not in ("sweep", "base", "fit")}}
 
 
 def parse_spec(source: dict[str, Any], where: str) -> Spec:

@@ -282,7 +282,7 @@ def _run_and_fit(
     from sweeps._progress import Several, watcher
     from sweeps._report import answers, as_json, question_of
     from sweeps._run import run_sweep
-    from sweeps._spec import load_spec
+    from sweeps._spec import NO_LAW, load_spec
     from sweeps._status import Live
 
     spec = load_spec(name, tuple(settings))
@@ -301,7 +301,8 @@ def _run_and_fit(
     rows = summary.store.table(skipped)
     for sentence in skipped:
         say(sentence)
-    found = answers(rows, question_of(spec.fit)) if len(rows) else []
+    asked = spec.fit.law != NO_LAW and len(rows) > 0
+    found = answers(rows, question_of(spec.fit)) if asked else []
     write_json(out / "fits.json", [as_json(answer) for answer in found])
     _show(found)
     return summary, found
@@ -365,8 +366,6 @@ def _table_of_failures(summary: "RunSummary") -> Any:
 
 
 def _exit_unless_trusted(found: "list[Answer]") -> None:
-    if not found:
-        fail("there are no rows, so there is no fit", 1)
     bad = sum(not answer.trusted for answer in found)
     if bad:
         fail(f"{bad} of {len(found)} fits are not to be trusted: see above", 1)
@@ -376,7 +375,7 @@ def _fit_so_far(reader: "Reader") -> Any:
     """A table of exponents; None where there are no rows, or too many for a quick look."""
     from sweeps._config import ConfigError
     from sweeps._report import answers, exponents_table, question_of
-    from sweeps._spec import FitSpec
+    from sweeps._spec import NO_LAW, FitSpec
     from sweeps._status import MOST_ROWS
 
     if not 0 < len(reader.known) <= MOST_ROWS:
@@ -386,6 +385,8 @@ def _fit_so_far(reader: "Reader") -> Any:
         return None
     source = reader.store.spec()
     asked = FitSpec.of(source.get("fit", {}), source["sweep"].get("kind", "toy"), "fit")
+    if asked.law == NO_LAW:
+        return None
     try:
         return exponents_table(answers(rows, question_of(asked)))
     except ConfigError:

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/lm.py all
 
-As in `speed.py`, whose options it takes: every measurement is a fresh process, those that are compared take turns,
-and a table gives the median over the rounds. Tokens are random: no corpus is needed.
+As in `speed.py`, whose options it takes: every measurement is a fresh process, those that are compared take
+turns, and a table gives the median over the rounds. Tokens are random: no corpus is needed.
 """
 
 import functools
@@ -36,6 +36,8 @@ SHAPES = ((64, 128, 16), (128, 256, 8), (256, 256, 8), (256, 512, 4))
 
 VOCABULARY = 1024
 
+AGAINST = ("/ PyTorch's faster", "of best product")
+
 
 def shape_of(width: int, context: int, batch: int, num_recur: int = 1, **more: Any) -> dict[str, Any]:
     """Arguments of `run_config`: 2 + 16 + 2 layers, heads of 64 where there are two of them."""
@@ -58,12 +60,15 @@ def tokens() -> None:
     size = 128 if options.tiny else 1024
 
     def ours(shape: Result, optimiser: str, together: bool) -> list[Command]:
-        make = functools.partial(worker, "steps", shape=shape, optimiser=optimiser, seconds=seconds)
+        make = functools.partial(
+            worker, "steps", shape=shape, optimiser=optimiser, seconds=seconds, cached=True
+        )
         return [make(threads=True)] if together else [make(cores=[core]) for core in cores]
 
     def usual(shape: Result, together: bool, *flags: str) -> list[Command]:
         script = [str(HERE / "torch_lm.py"), "--seconds", str(seconds), *flags]
-        script += [text for key, value in shape.items() for text in (f"--{key.replace('_', '-')}", str(value))]
+        for key, value in shape.items():
+            script += [f"--{key.replace('_', '-')}", str(value)]
         if together:
             return [[*script, "--threads", str(len(cores))]]
         return [[*script, "--threads", "1", "--cores", str(core)] for core in cores]
@@ -89,8 +94,8 @@ def tokens() -> None:
                 )
                 rows.append(_row(shape, found))
         head = ("width, context, batch", "r", "MuonH, tokens/s", "AdamW", "PyTorch AdamW", "fused")
-        head += ("AdamW / PyTorch's faster", "MuonH / PyTorch's faster", "MuonH, of best product", "AdamW, of it")
-        table(f"tokens, {how}", head, *rows)
+        compared = tuple(f"{name} {against}" for against in AGAINST for name in ("MuonH", "AdamW"))
+        table(f"tokens, {how}", head + compared, *rows)
 
 
 def _row(shape: Result, found: dict[str, list[Result]]) -> tuple[Any, ...]:
@@ -105,7 +110,7 @@ def _row(shape: Result, found: dict[str, list[Result]]) -> tuple[Any, ...]:
     ]
     ratios = [
         statistics.median(a["steps_per_second"] / b for a, b in zip(found[name], usual, strict=True))
-        for name in ("AdamW", "MuonH")
+        for name in ("MuonH", "AdamW")
     ]
     # Its "steps" are products, of which `flops` have been done.
     best = max(result["steps_per_second"] * result["flops"] for result in found["product"])
@@ -221,7 +226,7 @@ def training(config: Any, vocabulary: int, layout: Any = None) -> tuple[Any, Cal
 
 
 def time_steps(config: Any, vocabulary: int, seconds: float) -> Result:
-    """Median time of a step over segments of about half a second, at least three, until `seconds` have passed."""
+    """Median time of a step, over three segments or more of about half a second each."""
     import jax
 
     from llm import total, training_flops
@@ -314,20 +319,20 @@ TASKS = {"steps": _steps, "product": _product, "first": _first, "memory": _memor
 def measure(text: str) -> None:
     """One of `TASKS` in this process; prints a line of JSON.
 
-    cores: to stay on, with one thread, as a job of a sweep does. threads: products may use several, as they do
-    where nobody has set XLA's flags.
+    cores: to stay on. threads: a product may use several, which jobs of a sweep do not. cached: what was
+    compiled in an earlier round is taken from where `depthlaw run` keeps it.
     """
+    from sweeps._machine import set_up_jax
+
     arguments = json.loads(text)
     task = TASKS[arguments.pop("task")]
     if (cores := arguments.pop("cores", None)) is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-    if not arguments.pop("threads", False):
-        from sweeps._machine import CPU_FLAGS
-
-        flags = [f"--{name}={value}" for name, value in CPU_FLAGS.items()]
-        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
-    # Nothing is to be found compiled.
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = ""
+    if arguments.pop("threads", False):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=true"
+    if not arguments.pop("cached", False):
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = ""
+    set_up_jax()
     print(json.dumps(task(**arguments)))
 
 

@@ -1,7 +1,7 @@
 """The usual PyTorch script for a looped language model (arXiv:2604.21106), to compare `llm` with.
 
-`nn.Module` blocks, eager mode, autograd, `F.scaled_dot_product_attention`, `torch.optim.AdamW`. Prints a line of
-JSON: seconds per step, the median of those timed, and its inverse.
+`nn.Module` blocks, eager mode, autograd, `F.scaled_dot_product_attention`, `torch.optim.AdamW`. Prints a line
+of JSON: seconds per step, the median of those timed, and its inverse.
 
     python tests/benchmarks/torch_lm.py --width 256 --num-recur 4 --threads 2
 """
@@ -25,7 +25,10 @@ class Attention(nn.Module):
     def __init__(self, width: int, head_size: int) -> None:
         super().__init__()
         self.head_size = head_size
-        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         batch, context, width = x.shape

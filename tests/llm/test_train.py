@@ -20,6 +20,7 @@ from llm import (
     MuonH,
     RunConfig,
     SampledRecurrences,
+    _train,
     build,
     num_steps,
     train,
@@ -67,12 +68,13 @@ def assert_same_bits(first, second):
 
 
 def test_learns(config, tokens):
-    """The loss of a few steps on six words falls well below that of a uniform guess, on held-out text too."""
-    result = train(dataclasses.replace(config, num_tokens=150.0 * 8 * 16), tokens=tokens[1])
+    """In a hundred steps on six words the held-out loss falls well below that of a uniform guess."""
+    result = train(dataclasses.replace(config, num_tokens=100.0 * 8 * 16), tokens=tokens[1])
     assert result.losses[0] == pytest.approx(np.log(256), abs=0.05)
     assert result.validations[-1].loss < 2.0
-    # Every token but separators is a byte, and nearly all targets are no separators.
-    assert result.validations[-1].bpb == pytest.approx(result.validations[-1].loss / np.log(2), rel=0.02)
+    # Tokens are bytes; separators, one a document, are in the loss but not in bits per byte.
+    last = result.validations[-1]
+    assert 0.9 * last.loss / np.log(2) < last.bpb < last.loss / np.log(2)
 
 
 def test_same_config_same_bits(config, tokens):
@@ -85,8 +87,9 @@ class Cut(Exception):
 
 
 @pytest.mark.parametrize("at", [1, 5, 7])
-def test_resume(config, tokens, at):
+def test_resume(config, tokens, at, monkeypatch):
     """A run cut after any segment goes on from its snapshot to the same bits."""
+    monkeypatch.setattr(_train, "SEGMENT_SECONDS", 0.0)
     saved = []
 
     def cut(progress):
@@ -289,7 +292,9 @@ def test_two_hosts(tokens):
 
 def test_uneven_devices(config, tokens):
     """A batch that the devices cannot share evenly is refused, in the user's terms."""
-    with pytest.raises(ValueError, match=r"batch / accumulation is 8: it must be a multiple of the 3 devices"):
+    with pytest.raises(
+        ValueError, match="batch . accumulation is 8: .* multiple of the 3 devices"
+    ):
         train(config, tokens=tokens[1], layout=Layout(3))
 
 

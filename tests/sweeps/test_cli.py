@@ -489,7 +489,7 @@ class TestRun:
         assert done.status == 1
         assert "tied, seed 0: 3 rows, 1 diverged, " in done.err
         assert "loss or gradient not finite: depth 1 at step 20" in " ".join(done.err.split())
-        assert "teacher tied: 2 diverged student(s) left out of the fit." in done.err
+        assert "teacher tied: 2 diverged row(s) left out of the fit." in done.err
         assert done.err.splitlines()[-1] == "depthlaw: 2 of 2 fits are not to be trusted: see above"
         table = Store(tmp_path / "out").table().filter(pl.col("depth") == 1)
         assert set(table["status"]) == {"diverged"} and table["loss"].null_count() == 4

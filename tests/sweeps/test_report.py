@@ -65,7 +65,7 @@ def test_diverged_students_are_left_out_and_said():
         (7, 1, False),
         (8, 0, True),
     ]
-    assert "teacher independent: 1 diverged student(s) left out of the fit." in sentences(found)
+    assert "teacher independent: 1 diverged row(s) left out of the fit." in sentences(found)
 
 
 @pytest.mark.parametrize("status", [pl.lit("finished"), pl.lit(3), pl.lit(None), pl.lit(None, pl.String)])

@@ -1,0 +1,196 @@
+"""What must hold on a GPU: float32 stays float32, bfloat16 costs little, and neither kernels nor layout matter.
+
+A model of width 128 with r = 2 on random tokens. Where a bound was measured, the measurement stands beside it.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from llm import AdamW, DataConfig, Layout, LoopedLM, ModelConfig, MuonH, Optimiser, RunConfig
+from llm._optim import GROUPS
+from llm._program import Program, TrainState, compiled
+
+pytestmark = pytest.mark.gpu
+
+VOCABULARY, CONTEXT, BATCH = 512, 128, 16
+MODEL = ModelConfig(width=128, head_size=64, prelude=1, layers=4, coda=1, num_recur=2)
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> jax.Device:
+    """JAX's first GPU. Asked for when a test runs, so that collecting tests starts no backend."""
+    device = jax.local_devices()[0]
+    if device.platform != "gpu":
+        pytest.skip(f"JAX has no GPU here: its default device is a {device.platform}")
+    return device
+
+
+def _batch(step: int) -> np.ndarray:
+    """Sequences that count up, each from a token and by a stride of its own: something to learn."""
+    rng = np.random.default_rng(step)
+    first, stride = rng.integers(VOCABULARY, size=(BATCH, 1)), rng.integers(1, 4, size=(BATCH, 1))
+    return ((first + stride * np.arange(CONTEXT + 1)) % VOCABULARY).astype(np.int32)
+
+
+def _program(
+    optimiser: Optimiser, precision: str = "float32", layout: Layout | None = None, rematerialise: bool = False
+) -> Program:
+    config = RunConfig(
+        model=MODEL,
+        data=DataConfig(context=CONTEXT),
+        optimiser=optimiser,
+        num_tokens=1e6,
+        batch=BATCH,
+        precision=precision,
+        rematerialise=rematerialise,
+    )
+    return Program.of(config, VOCABULARY, 0, layout or Layout(1))
+
+
+@functools.cache
+def _learnt() -> Any:
+    """A state after 20 steps in float32, on the host: losses of an untrained model are all ln V."""
+    return jax.tree.map(np.asarray, _after(_program(MuonH()), None, range(20))[0])
+
+
+def _after(program: Program, state: Any, steps: range) -> tuple[TrainState, list[float]]:
+    """The state after these steps, and their losses; from a state on the host, or (None) untrained."""
+    products = "highest" if program.precision == "float32" else "default"
+    with jax.default_matmul_precision(products):
+        functions = compiled(program)
+        # Elsewhere random numbers may differ in the last bit.
+        on = functions.draw(jax.random.key(0))
+        if state is not None:
+            on = program.layout.restore(state, on)
+        optimiser = program.optimiser
+        rates = {group: getattr(optimiser, group) for group in GROUPS}
+        losses = []
+        for step in steps:
+            tokens = program.layout.place(_batch(step)[None], axis=1)
+            on, loss = functions.step(on, tokens, rates, 1000, 0, MODEL.num_recur)
+            losses.append(float(loss))
+    return on, losses
+
+
+def _distance(one: LoopedLM, other: LoopedLM, before: LoopedLM) -> float:
+    """The worst array's ‖one − other‖ / ‖other − before‖: how much of a step differs."""
+
+    def of(a: Any, b: Any, c: Any) -> float:
+        a, b, c = (np.asarray(leaf, np.float64) for leaf in (a, b, c))
+        return float(np.linalg.norm(a - b) / np.linalg.norm(b - c))
+
+    return max(jax.tree.leaves(jax.tree.map(of, one, other, before)))
+
+
+def _on_cpu(program: Program, state: Any, steps: range) -> tuple[Any, list[float]]:
+    """`_after` on the CPU: the layout's mesh is of JAX's first devices, so a step without one."""
+    cpu = jax.local_devices(backend="cpu")[0]
+    host = jax.tree.map(lambda leaf: jax.device_put(leaf, cpu), state)
+    with jax.default_device(cpu), jax.default_matmul_precision("highest"):
+        rates = {group: getattr(program.optimiser, group) for group in GROUPS}
+        transformation = program.optimiser.transformation(rates, host.model.labels(), 1000)
+
+        @jax.jit
+        def step(state: TrainState, tokens: Any) -> tuple[TrainState, Any]:
+            def mean_loss(model: LoopedLM) -> Any:
+                return jnp.mean(program.losses(model, tokens, MODEL.num_recur))
+
+            loss, gradient = jax.value_and_grad(mean_loss)(state.model)
+            updates, moments = transformation.update(gradient, state.moments, state.model)
+            return TrainState(jax.tree.map(jnp.add, state.model, updates), moments), loss
+
+        losses = []
+        for index in steps:
+            host, loss = step(host, jax.device_put(_batch(index), cpu))
+            losses.append(float(loss))
+    return host, losses
+
+
+@pytest.mark.parametrize("optimiser", [MuonH(), AdamW()], ids=lambda optimiser: optimiser.kind)
+def test_a_step_is_that_of_the_cpu(optimiser: Optimiser) -> None:
+    """In float32 a step from one state takes weights to the same place on GPU and CPU, but for rounding."""
+    start = _after(_program(optimiser), None, range(20))[0]
+    start = jax.tree.map(np.asarray, start)
+    there, (loss,) = _after(_program(optimiser), start, range(20, 21))
+    here, (expected,) = _on_cpu(_program(optimiser), start, range(20, 21))
+    np.testing.assert_allclose(loss, expected, rtol=LOSS_ROUNDING)
+    assert _distance(there.model, here.model, start.model) < STEP_ROUNDING
+
+
+LOSS_ROUNDING = 1e-5
+
+STEP_ROUNDING = 1e-3
+
+
+def test_logits_are_float32_whatever_the_states_are() -> None:
+    """With states in bfloat16 logits have more than bfloat16's 8 bits."""
+    model = _learnt().model.cast(jnp.bfloat16)
+    logits = jax.jit(lambda model, tokens: model(tokens))(model, _batch(0)[:, :-1])
+    assert logits.dtype == jnp.float32
+    assert np.mean(np.asarray(logits) != np.asarray(logits.astype(jnp.bfloat16), np.float32)) > 0.9
+
+
+def test_a_step_in_bfloat16_has_nearly_the_loss_of_float32() -> None:
+    """The loss of one step differs by less than 1 %, and twenty steps go as far down."""
+    start = _learnt()
+    exact = _after(_program(MuonH()), start, range(20, 40))[1]
+    rounded = _after(_program(MuonH(), "bfloat16"), start, range(20, 40))[1]
+    np.testing.assert_allclose(rounded[0], exact[0], rtol=BFLOAT16)
+    np.testing.assert_allclose(rounded[-1], exact[-1], rtol=5 * BFLOAT16)
+
+
+BFLOAT16 = 0.01
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_rematerialising_changes_nothing(precision: str) -> None:
+    """But for rounding, where the compiler fuses the second computation in another way."""
+    start = _learnt()
+    kept = _after(_program(MuonH(), precision), start, range(20, 22))[1]
+    again = _after(_program(MuonH(), precision, rematerialise=True), start, range(20, 22))[1]
+    np.testing.assert_allclose(again, kept, rtol=LOSS_ROUNDING if precision == "float32" else BFLOAT16)
+
+
+def test_attention_is_that_of_cudnn() -> None:
+    """In bfloat16 `attention` and cuDNN's fused kernel agree: outputs to 3 of its units, gradients to 8."""
+    from llm._blocks import attention
+
+    keys = jax.random.split(jax.random.key(0), 4)
+    q, k, v, g = (jax.random.normal(key, (2, 256, 2, 128), jnp.bfloat16) for key in keys)
+
+    def cudnn(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+
+    def both(attend: Any) -> Any:
+        out, pull = jax.jit(lambda q, k, v: jax.vjp(attend, q, k, v))(q, k, v)
+        return out, *pull(g)
+
+    try:
+        found = both(cudnn)
+    except Exception as error:  # of many kinds, by what is too old
+        pytest.skip(f"this GPU or its cuDNN has no fused attention: {error}")
+    unit = 2.0**-8
+    ours = both(lambda q, k, v: attention(q, k, v, None))
+    for bound, one, other in zip((3, 8, 8, 8), found, ours, strict=True):
+        one, other = (np.asarray(part, np.float64) for part in (one, other))
+        assert np.linalg.norm(one - other) < bound * unit * np.linalg.norm(other)
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["copied", "divided"])
+def test_layout_over_gpus_changes_nothing(divided: bool) -> None:
+    """A batch divided over all local GPUs, and parameters too: the losses of one GPU but for rounding."""
+    count = jax.local_device_count()
+    if count < 2:
+        pytest.skip("needs several GPUs, and there is one")
+    devices = max(n for n in range(1, count + 1) if BATCH % n == 0)
+    alone, losses = _after(_program(MuonH()), None, range(3))
+    shared, found = _after(_program(MuonH(), layout=Layout(devices, divided)), None, range(3))
+    np.testing.assert_allclose(found, losses, rtol=LOSS_ROUNDING)
+    if divided:
+        weight = shared.model.recurrent.up
+        assert weight.addressable_shards[0].data.size * devices == weight.size

@@ -1,0 +1,119 @@
+"""Sweeps of language models: from configs to rows, through the same engine as the toy networks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from llm import CorpusError, RunConfig, count_params
+from sweeps import _lm
+from sweeps._config import canonical, decode, encode
+from sweeps._jobs import Job, kind
+from sweeps._record import _is_row, _names_and_types
+from sweeps._spec import load_spec, parse_spec
+
+LM = kind("lm")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The [base] of a sweep on six words, and a cache of its own for their tokens."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rng = np.random.default_rng(0)
+    for i in range(30):
+        words = rng.choice(["one", "two", "three", "layer", "depth", "loss"], 60)
+        (folder / f"{i:02d}.txt").write_text(" ".join(words), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield {
+            "model": {"width": 8, "head_size": 4, "prelude": 1, "layers": 2, "coda": 1},
+            "data": {
+                "corpus": {"kind": "files", "paths": [str(folder)]},
+                "context": 16,
+                "validation": 0.2,
+            },
+            "optimiser": {"kind": "muonh", "matrix": 0.04},
+            "num_tokens": 6 * 8 * 16.0,
+            "batch": 8,
+        }
+
+
+def spec_of(base, **tables):
+    return parse_spec({"sweep": {"name": "words", "kind": "lm"}, "base": base, **tables}, "words.toml")
+
+
+def test_a_run_is_a_row(base):
+    """A run's row has every column, of its type, and counts what the accounting counts."""
+    (config,) = spec_of(base, grid={"model.num_recur": [2]}).configs
+    (result,) = LM.train([config])
+    (row,) = result.rows
+    assert _is_row(row, *_names_and_types("lm"))
+    counts = count_params(config.model, 256)
+    assert row["num_once"] + row["num_recurrent"] == row["num_params"] == counts.num_params
+    assert row["num_tokens"] == 6 * 8 * 16 and row["step"] == 6
+    assert row["status"] == "done" and row["injection"] == "linear"
+    assert len(result.curves["train_loss"]) == 6
+    json.dumps(result.about, allow_nan=False)
+
+
+def test_resumes_through_the_engine(base):
+    """A job that goes on from the engine's checkpoint ends with the row of one that never stopped."""
+    (config,) = spec_of(base).configs
+    checkpoints = []
+    (whole,) = LM.train([config], on_progress=lambda p: p.done < 1 and checkpoints.append(p.checkpoint()))
+    (resumed,) = LM.train([config], resume=checkpoints[0])
+    assert resumed.rows == whole.rows
+    for name, curve in whole.curves.items():
+        np.testing.assert_array_equal(resumed.curves[name], curve)
+
+
+def test_divergence(base):
+    """A run whose loss is not finite has a row that says so, and no loss."""
+    wild = {"kind": "adamw", "matrix": 1e30, "embedding": 1e30, "head": 1e30}
+    (config,) = spec_of({**base, "optimiser": wild}).configs
+    (result,) = LM.train([config])
+    assert result.rows[0]["status"] == "diverged" and result.rows[0]["loss"] is None
+    assert "loss not finite at step" in result.diverged
+
+
+def test_no_two_runs_are_trained_together(base):
+    """Runs are one to a process, whatever they have in common."""
+    first, second = spec_of(base, grid={"seed": [0, 1]}).configs
+    assert LM.companions(first) != LM.companions(second)
+    assert LM.program(first) == LM.program(second)
+
+
+PRESETS = ["llm_tiny", "llm_cpu", "llm_cpu_truncated", "llm_cpu_hyperconnections", "llm_cpu_injections"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name):
+    """Every preset decodes, encodes to the same, and its jobs tell what they cost."""
+    spec = load_spec(name)
+    for config in spec.configs:
+        assert decode(RunConfig, encode(config), "x") == config
+        assert LM.flops(config) == round(config.budget)
+        assert LM.memory_bytes([config]) > 0
+    assert len({Job("lm", config).id for config in spec.configs}) == len(spec.configs)
+
+
+def test_the_case_studies_share_their_unlooped_runs():
+    """The runs with r = 1 of a case study are jobs of the grid that it is compared with."""
+    grid = {canonical(config) for config in load_spec("llm_cpu").configs}
+    for name in ("llm_cpu_truncated", "llm_cpu_hyperconnections"):
+        for config in load_spec(name).configs:
+            assert (canonical(config) in grid) == (config.model.num_recur == 1)
+
+
+def test_bad_corpus(base):
+    """A corpus that cannot be read is a sentence that names it."""
+    gone = {**base, "data": {**base["data"], "corpus": {"kind": "files", "paths": ["nowhere.txt"]}}}
+    (config,) = spec_of(gone).configs
+    with pytest.raises(CorpusError, match="nowhere.txt"):
+        LM.train([config])
+
+
+def test_columns_are_documented():
+    """Every column has a meaning, and the law's columns are among them."""
+    assert all(column.meaning for column in _lm.LM.columns.values())
+    assert {"num_once", "num_recurrent", "num_recur", "num_tokens", "loss"} <= set(_lm.LM.columns)
