@@ -52,17 +52,22 @@ class Tokens:
             chosen[here] = _permutation(seed, int(epoch), len(self.train))[within[here]]
         return self.train.take(chosen)
 
-    def validation_batches(self, sequences: int) -> Iterator[tuple[Int32[np.ndarray, "n length"], int]]:
+    def validation_batches(
+        self, sequences: int, limit: int | None = None
+    ) -> Iterator[tuple[Int32[np.ndarray, "n length"], int]]:
         """All validation sequences in order, and how many of each batch are real: the last is padded.
 
-        The padding repeats the last real sequence.
+        limit: only so many, spread evenly over all, so that no few documents decide. The padding repeats the
+        last real sequence.
         """
-        if sequences < 1:
-            raise ValueError(f"sequences is {sequences}: it must be at least 1")
-        for first in range(0, len(self.validation), sequences):
-            places = np.arange(first, first + sequences)
-            real = min(sequences, len(self.validation) - first)
-            yield self.validation.take(np.minimum(places, len(self.validation) - 1)), real
+        for name, value in (("sequences", sequences), ("limit", limit)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: it must be at least 1")
+        count = min(len(self.validation), limit or len(self.validation))
+        chosen = np.arange(count) * len(self.validation) // count
+        for first in range(0, count, sequences):
+            places = np.minimum(np.arange(first, first + sequences), count - 1)
+            yield self.validation.take(chosen[places]), min(sequences, count - first)
 
 
 @lru_cache(maxsize=4)

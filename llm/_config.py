@@ -106,9 +106,9 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Validation: `points` times, evenly spaced in steps, the last at the end; on the first `sequences`.
+    """Validation: `points` times, evenly spaced in steps, the last at the end.
 
-    sequences: None for the whole validation set. batch: sequences at a time.
+    sequences: how many, spread evenly over the validation set (None: all). batch: sequences at a time.
     """
 
     points: int = 1

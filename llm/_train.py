@@ -6,7 +6,6 @@ are pure functions of seed and step.
 """
 
 import time
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -161,27 +160,19 @@ class _Training:
     def _validated(self) -> Validation:
         if self.diverged:
             return Validation(self.step, float("nan"), float("nan"))
+        evaluation = self.config.evaluation
         sums = np.zeros(3)
         count = 0
         lengths = jnp.asarray(self.tokens.token_bytes, jnp.int32)
-        for batch, real in self._validation_batches():
+        # A multiple of the devices, so that each has its share.
+        size = -(-evaluation.batch // self.layout.devices) * self.layout.devices
+        for batch, real in self.tokens.validation_batches(size, evaluation.sequences):
             found: BatchLoss = self.validate_batch(
                 self.state.model, self.layout.place(batch, axis=0), real, lengths, None
             )
             sums += [float(value) for value in found]
             count += real * self.config.data.context
         return Validation(self.step, sums[0] / count, sums[1] / (np.log(2) * sums[2]))
-
-    def _validation_batches(self) -> Iterator[tuple[np.ndarray, int]]:
-        evaluation = self.config.evaluation
-        left = evaluation.sequences if evaluation.sequences is not None else np.inf
-        # A multiple of the devices, so that each has its share.
-        size = -(-evaluation.batch // self.layout.devices) * self.layout.devices
-        for batch, real in self.tokens.validation_batches(size):
-            if left <= 0:
-                return
-            yield batch, int(min(real, left))
-            left -= real
 
     def result(self) -> RunResult:
         """What it reached."""

@@ -1,4 +1,4 @@
-"""Corpora yield the documents that are there, in one order, and say what is wrong with those that cannot be read."""
+"""Corpora yield the documents that are there, in one order, and say what is wrong with those that are not."""
 
 import gzip
 import itertools
@@ -31,7 +31,7 @@ def _read(*paths: Path, **options) -> list[str]:
 
 
 def test_embedded_is_the_standard_library_without_tests_and_packages() -> None:
-    """Every file of the standard library once, none of tests or packages; about the 12 MB that it promises."""
+    """Every file of the standard library once, none of tests or packages; about the 12 MB of its doc."""
     corpus = Embedded()
     paths = _standard_library()
     assert {path.suffix for path in paths} <= {".py", ".txt", ".rst"}
@@ -53,7 +53,7 @@ def test_an_embedded_corpus_without_source_is_refused(monkeypatch, tmp_path) -> 
 
 
 def test_text_files_are_one_document_each_byte_for_byte(tmp_path) -> None:
-    """A text file is one document, line ends kept, whatever its suffix; gzip is seen through; a BOM is no text."""
+    """A text file is one document, whatever its suffix: line ends kept, gzip undone, a BOM dropped."""
     (tmp_path / "a.md").write_bytes("# Ä\r\nb\n".encode())
     (tmp_path / "b").write_bytes(b"no suffix")
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"packed"))

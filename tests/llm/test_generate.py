@@ -81,7 +81,7 @@ def in_pieces(model: LoopedLM, tokens: jax.Array, lengths: list[int], slots: int
 
 @hypothesis.given(st.sets(st.integers(1, LENGTH - 1)), st.integers(0, 9))
 def test_any_split_gives_the_logits_of_one_pass(cuts, seed):
-    """Cached extension equals the full forward pass, however the sequence is cut, at another r than trained."""
+    """Cached extension equals the full forward pass, however the sequence is cut, at an untrained r."""
     edges = [0, *sorted(cuts), LENGTH]
     lengths = [after - before for before, after in zip(edges, edges[1:], strict=False)]
     model, tokens = model_of("linear"), tokens_of(seed)
@@ -90,15 +90,15 @@ def test_any_split_gives_the_logits_of_one_pass(cuts, seed):
 
 @pytest.mark.parametrize("injection", ["additive", "passthrough", "two lanes"])
 def test_every_injection_can_be_extended(injection):
-    """All tokens but one, then that one: as in one pass."""
+    """Half of the tokens, then the other half: as in one pass."""
     model, tokens = model_of(injection), tokens_of()
-    close(in_pieces(model, tokens, [LENGTH - 1, 1])[0], forward(model, tokens, RECURRENCES))
+    close(in_pieces(model, tokens, [2, 2])[0], forward(model, tokens, RECURRENCES))
 
 
 def test_prelude_and_coda_may_be_empty():
     """Their caches are then of no layers."""
     model, tokens = model_of("linear", 0, 0), tokens_of()
-    logits, cache = in_pieces(model, tokens, [LENGTH - 1, 1])
+    logits, cache = in_pieces(model, tokens, [2, 2])
     close(logits, forward(model, tokens, RECURRENCES))
     assert cache.prelude.keys.shape == cache.coda.values.shape == (0, 2, LENGTH + 2, 2, HEAD)
 
@@ -116,54 +116,55 @@ def test_a_cache_has_a_slot_for_each_recurrence_by_default():
 
 @pytest.mark.parametrize(("slots", "of_recurrence"), [(1, [2, 2, 2]), (2, [2, 1, 2])])
 def test_with_fewer_slots_tokens_see_the_last_recurrences(slots, of_recurrence):
-    """The first piece is a full forward pass still. Recurrence i uses slot i mod c: a token after it sees
-    those before it as the last recurrence of its slot left them, with r = 3 and c = 1, 2. That is what a
-    token sees with all r slots when the slot of recurrence i is filled with another's, of_recurrence[i]."""
+    """The first piece is a full forward pass still. Recurrence i uses slot i mod c: tokens after it see
+    those before them as the last recurrence of its slot left them, with r = 3 and c = 1, 2. That is what
+    they see with all r slots when the slot of recurrence i is filled with another's, of_recurrence[i]."""
     model, tokens = model_of("linear"), tokens_of()
-    logits, cache = in_pieces(model, tokens[:, :-1], [LENGTH - 1], slots)
-    _, whole = in_pieces(model, tokens[:, :-1], [LENGTH - 1])
+    logits, cache = in_pieces(model, tokens[:, :2], [2], slots)
+    _, whole = in_pieces(model, tokens[:, :2], [2])
     exact = forward(model, tokens, RECURRENCES)
-    close(logits, exact[:, :-1])
+    close(logits, exact[:, :2])
     seen = [leaf[jnp.array(of_recurrence)] for leaf in whole.recurrences]
     for part, of_all in zip(cache.recurrences, seen, strict=True):
         close(part, of_all[:slots])
-    after, _ = extended(model, tokens[:, -1:], cache, RECURRENCES)
-    expected, _ = extended(model, tokens[:, -1:], whole._replace(recurrences=Cache(*seen)), RECURRENCES)
+    after, _ = extended(model, tokens[:, 2:], cache, RECURRENCES)
+    expected, _ = extended(model, tokens[:, 2:], whole._replace(recurrences=Cache(*seen)), RECURRENCES)
     close(after, expected)
-    assert np.max(np.abs(after - exact[:, -1:])) > 1e-3  # an approximation: ten times the bound of `close`
+    assert np.max(np.abs(after - exact[:, 2:])) > 1e-3  # an approximation: ten times the bound of `close`
 
 
 # Draws.
 
 
+DRAWS = 4096
+
+
+def drawn(prompt: jax.Array, model: LoopedLM | None = None, **fields: Any) -> np.ndarray:
+    """Two tokens after each of 4096 prompts: one shape, so that programs are shared."""
+    model = model_of("linear") if model is None else model
+    prompts = jnp.tile(prompt, (DRAWS // len(prompt), 1))
+    found = generate(model, prompts, 2, num_recur=RECURRENCES, **fields)
+    assert found.shape == (DRAWS, 2)
+    return np.asarray(found)
+
+
 @pytest.mark.parametrize("fields", [{"temperature": 0.0}, {"top_k": 1, "key": jax.random.key(5)}])
 def test_without_a_choice_the_likeliest_token_is_taken(fields):
     """Temperature 0 and top_k = 1: the argmax of a full forward pass, run again for each token."""
-    model, prompt, count = model_of("linear"), tokens_of(length=2), LENGTH - 2
-    found = generate(model, prompt, count, num_recur=RECURRENCES, **fields)
+    model, prompt = model_of("linear"), tokens_of(length=2)
     sequence = jnp.zeros((2, LENGTH), jnp.int32).at[:, :2].set(prompt)
     for place in range(2, LENGTH):
         after = jnp.argmax(forward(model, sequence, RECURRENCES)[:, place - 1], axis=-1)
         sequence = sequence.at[:, place].set(after)
-    assert np.array_equal(found, sequence[:, 2:])
-
-
-DRAWS = 4096
+    assert np.array_equal(drawn(prompt, **fields)[:2], sequence[:, 2:])
 
 
 def likely(temperature: float, top_k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """How often each token is drawn after one prompt, and its probability."""
-    model, prompt = model_of("linear"), tokens_of(3, 1, 2)
-    found = generate(
-        model,
-        jnp.tile(prompt, (DRAWS, 1)),
-        1,
-        key=jax.random.key(0),
-        temperature=temperature,
-        top_k=top_k,
-        num_recur=RECURRENCES,
-    )
-    logits = np.asarray(model(prompt, RECURRENCES)[0, -1], np.float64) / temperature
+    prompt = tokens_of(3, 1, 2)
+    found = drawn(prompt, key=jax.random.key(0), temperature=temperature, top_k=top_k)
+    padded = jnp.zeros((2, LENGTH), jnp.int32).at[:, :2].set(prompt)
+    logits = np.asarray(forward(model_of("linear"), padded, RECURRENCES)[0, 1], np.float64) / temperature
     if top_k is not None:
         logits[np.argsort(logits)[:-top_k]] = -np.inf
     weights = np.exp(logits - logits.max())
@@ -186,28 +187,28 @@ def test_frequencies_are_the_softmax(temperature, top_k):
     assert square < scipy.stats.chi2.ppf(1 - 1e-6, np.sum(cells) - 1)
 
 
+def indifferent() -> LoopedLM:
+    """A model to which all tokens are equally likely."""
+    model = model_of("linear")
+    return LoopedLM(**{**vars(model), "head": jnp.zeros_like(model.head)})
+
+
 def test_draws_of_different_steps_and_sequences_are_independent():
     """Of a model without preferences: pairs of a sequence's first two tokens are uniform, as are pairs of
     neighbouring sequences' first tokens, by chi-square with the bound of one key in a million."""
-    model = model_of("passthrough")
-    model = LoopedLM(**{**vars(model), "head": jnp.zeros_like(model.head)})
-    found = np.asarray(generate(model, jnp.zeros((DRAWS, 1), jnp.int32), 2, key=jax.random.key(1)))
-    assert found.shape == (DRAWS, 2)
+    prompt, key = jnp.zeros((1, 2), jnp.int32), jax.random.key(1)
+    found = drawn(prompt, indifferent(), key=key)
     for one, other in ((found[:, 0], found[:, 1]), (found[::2, 0], found[1::2, 0])):
         counts = np.bincount(one * VOCABULARY + other, minlength=VOCABULARY**2)
         expected = len(one) / VOCABULARY**2
         square = np.sum((counts - expected) ** 2 / expected)
         assert square < scipy.stats.chi2.ppf(1 - 1e-6, VOCABULARY**2 - 1)
-    again = generate(model, jnp.zeros((DRAWS, 1), jnp.int32), 2, key=jax.random.key(1))
-    assert np.array_equal(found, again)
+    assert np.array_equal(found, drawn(prompt, indifferent(), key=key))
 
 
 def test_top_k_draws_from_no_more_than_k_where_logits_are_equal():
     """The k likeliest are k tokens, though others be as likely."""
-    model = model_of("linear")
-    model = LoopedLM(**{**vars(model), "head": jnp.zeros_like(model.head)})
-    prompt = jnp.zeros((DRAWS, 2), jnp.int32)
-    found = generate(model, prompt, 1, key=jax.random.key(1), top_k=3, num_recur=RECURRENCES)
+    found = drawn(jnp.zeros((1, 2), jnp.int32), indifferent(), key=jax.random.key(1), top_k=3)
     assert len(np.unique(found)) == 3
 
 

@@ -38,7 +38,10 @@ def _batch(step: int) -> np.ndarray:
 
 
 def _program(
-    optimiser: Optimiser, precision: str = "float32", layout: Layout | None = None, rematerialise: bool = False
+    optimiser: Optimiser,
+    precision: str = "float32",
+    layout: Layout | None = None,
+    rematerialise: bool = False,
 ) -> Program:
     config = RunConfig(
         model=MODEL,

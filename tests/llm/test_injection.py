@@ -84,7 +84,7 @@ def test_lanes_are_mixed_as_written(lanes):
     assert np.allclose(injection.finish(state), by_hand.sum(axis=0), atol=1e-4)
 
 
-@hypothesis.given(st.integers(1, 4), st.integers(1, 9))
+@pytest.mark.parametrize(("lanes", "r"), [(1, 2), (2, 5), (3, 4)])
 def test_lanes_start_as_the_paper_says(lanes, r):
     """α_i = one-hot(i mod K), M_i = I, β_i = 1, every lane e."""
     injection = Hyperconnections(lanes)

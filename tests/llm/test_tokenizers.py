@@ -83,7 +83,7 @@ KINDS = ["bytes", "bpe", "file"]
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), min_size=1))
 def test_texts_come_back_and_every_byte_is_counted_once(prepared, kind, text) -> None:
-    """decode(encode(text)) = text; bytes of the ids sum to the text's UTF-8 length (+ 1 where a space is added)."""
+    """decode(encode(text)) = text; the ids' bytes sum to its UTF-8 length (+ 1 where a space is added)."""
     _check_round_trip(prepared[kind], text)
 
 

@@ -1,4 +1,4 @@
-"""Shards are the documents' tokens in order, whatever happened while they were built; batches are pure functions."""
+"""Shards are the documents' tokens in order, whatever happened in between; batches are pure functions."""
 
 import dataclasses
 import hashlib
@@ -75,7 +75,7 @@ def tokens(tmp_path_factory) -> Tokens:
 
 
 def test_sequences_are_the_documents_with_a_separator_before_each(tokens) -> None:
-    """Each side is separator + tokens of its documents, cut every T + 1; a tail that fills none is dropped."""
+    """A side is separator + tokens of its documents, cut every T + 1; a tail that fills none is dropped."""
     for name in ("train", "validation"):
         side = getattr(tokens, name)
         expected = _expected(_texts(), name, 16)
@@ -94,7 +94,7 @@ def test_sequences_are_the_documents_with_a_separator_before_each(tokens) -> Non
     share=st.floats(0.01, 0.99),
 )
 def test_packing_any_documents(tmp_path_factory, texts, context, share) -> None:
-    """For all documents and contexts: joined sequences are the longest prefix of the stream, or an error says why."""
+    """All documents and contexts: the sequences joined are a prefix of the stream, or an error says why."""
     folder = tmp_path_factory.mktemp("any")
     config = _config(folder, texts, context=context, validation=share)
     expected = {side: _expected(texts, side, context + 1, share) for side in ("train", "validation")}
@@ -135,7 +135,7 @@ def test_files_are_bounded_and_a_sequence_is_in_one(tmp_path, small_shards) -> N
 
 
 def test_sides_do_not_depend_on_order_and_keep_duplicates_together(tmp_path) -> None:
-    """A document's side is its own: any order, any neighbours; a text that occurs twice is on one side twice."""
+    """A document's side is its own: any order, any neighbours; a text that occurs twice is on one side."""
     texts = _texts()
     backwards = build(_config(tmp_path / "b", texts[::-1] + texts[:9]), tmp_path)
     np.testing.assert_array_equal(
@@ -160,7 +160,7 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("kind", [Bytes(), TrainedBPE(300)], ids=lambda kind: kind.kind)
 def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(tmp_path, small_shards, kind) -> None:
-    """Killed after any batch: what is there is no whole; the same call goes on to the same files, byte for byte."""
+    """Killed after any batch: nothing opens; the same call goes on to the same files, byte for byte."""
     if kind.kind == "bpe":
         pytest.importorskip("tokenizers")
     config = _config(tmp_path, tokenizer=kind)
@@ -218,7 +218,7 @@ def test_a_build_whose_remains_are_damaged_starts_anew(tmp_path, small_shards) -
 
 
 def test_progress_says_how_far_it_is(tmp_path, small_shards) -> None:
-    """Documents, bytes and share grow; the share ends at 1 where the extent is known, and is None where not."""
+    """Documents and bytes grow; the share ends at 1 where the extent is known, and is None where not."""
     texts = _texts()
     for number, text in enumerate(texts):
         (tmp_path / "texts").mkdir(exist_ok=True)
@@ -311,12 +311,23 @@ def test_impossible_batches_are_refused(tokens) -> None:
 
 @pytest.mark.parametrize("sequences", [1, 2, 3, 1000])
 def test_validation_batches_are_all_sequences_in_order(tokens, sequences) -> None:
-    """The real rows are the validation side, once each; every batch has the full shape, the last is padded."""
+    """The real rows are the validation side, once each; every batch has the full shape."""
     batches = list(tokens.validation_batches(sequences))
     assert {batch.shape for batch, _ in batches} == {(sequences, 16)}
     real = np.concatenate([batch[:count] for batch, count in batches])
     np.testing.assert_array_equal(real, _all(tokens.validation))
     assert all(count == sequences for _, count in batches[:-1])
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10**6])
+def test_a_limited_validation_is_spread_evenly(tokens, limit) -> None:
+    """So many real rows, of all parts of the validation side, whatever the batch."""
+    whole = _all(tokens.validation)
+    count = min(limit, len(whole))
+    chosen = whole[np.arange(count) * len(whole) // count]
+    for sequences in (1, 2, 7):
+        batches = tokens.validation_batches(sequences, limit)
+        np.testing.assert_array_equal(np.concatenate([batch[:real] for batch, real in batches]), chosen)
 
 
 def test_bytes_of_tokens_are_the_bytes_of_text(tokens) -> None:
@@ -513,7 +524,7 @@ def test_rules_are_checked_where_the_config_is_made(changes, told) -> None:
 
 
 def test_the_embedded_corpus_builds_by_default(tmp_path) -> None:
-    """The default config needs nothing but Python: thousands of sequences of its library, both sides there."""
+    """The default config needs nothing but Python: thousands of sequences of its library, on both sides."""
     assert DataConfig() == DataConfig(corpus=Embedded(), tokenizer=Bytes())
     tokens = build(DataConfig(), tmp_path)
     assert len(tokens.train) > 2000 and len(tokens.validation) >= 1

@@ -185,7 +185,7 @@ def test_flops_and_tokens(config, tokens):
 
 
 def test_evaluated_sequences(config, tokens):
-    """The first sequences of the validation set are the same ones whatever the batch."""
+    """The sequences that are validated are the same ones whatever the batch."""
     few = dataclasses.replace(config, evaluation=Evaluation(sequences=20, batch=16))
     other = dataclasses.replace(config, evaluation=Evaluation(sequences=20, batch=3))
     a = train(few, tokens=tokens[1]).validations[-1].loss
@@ -292,9 +292,7 @@ def test_two_hosts(tokens):
 
 def test_uneven_devices(config, tokens):
     """A batch that the devices cannot share evenly is refused, in the user's terms."""
-    with pytest.raises(
-        ValueError, match="batch . accumulation is 8: .* multiple of the 3 devices"
-    ):
+    with pytest.raises(ValueError, match="batch . accumulation is 8: .* multiple of the 3 devices"):
         train(config, tokens=tokens[1], layout=Layout(3))
 
 
