@@ -16,11 +16,14 @@ from llm._accounting import (
 )
 from llm._config import Evaluation, ModelConfig, RunConfig, SampledRecurrences
 from llm._corpus import Corpus, Embedded, Files, Hub
+from llm._evaluate import HeldOut, evaluate
 from llm._generate import KVCache, extend, generate
 from llm._injection import Additive, Hyperconnections, Injection, Linear, Passthrough
 from llm._layout import Layout
+from llm._loss import token_losses
 from llm._model import LoopedLM
 from llm._optim import AdamW, MuonH, Optimiser, Transfer, transferred
+from llm._pack import BuildProgress
 from llm._peak import peak_flops
 from llm._program import program_of
 from llm._readers import CorpusError
@@ -33,6 +36,7 @@ from llm._train import train
 __all__ = [
     "AdamW",
     "Additive",
+    "BuildProgress",
     "Bytes",
     "Corpus",
     "CorpusError",
@@ -41,6 +45,7 @@ __all__ = [
     "Evaluation",
     "Files",
     "FromFile",
+    "HeldOut",
     "Hub",
     "Hyperconnections",
     "Injection",
@@ -67,6 +72,7 @@ __all__ = [
     "Validation",
     "build",
     "count_params",
+    "evaluate",
     "extend",
     "forward_flops",
     "generate",
@@ -77,6 +83,7 @@ __all__ = [
     "program_of",
     "recurrences",
     "run_flops",
+    "token_losses",
     "total",
     "train",
     "training_flops",

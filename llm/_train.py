@@ -8,14 +8,14 @@ are pure functions of seed and step.
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from llm._accounting import num_steps, total, training_flops
 from llm._config import RunConfig
+from llm._evaluate import evaluate
 from llm._layout import Layout, whole
 from llm._peak import peak_flops
-from llm._program import BatchLoss, Program, TrainState, compiled
+from llm._program import Program, TrainState, compiled
 from llm._recurrences import recurrences
 from llm._result import OnProgress, Progress, RunResult, Snapshot, Speed, Validation
 from llm._tokens import Tokens, build
@@ -67,7 +67,7 @@ class _Training:
                 f"batch / accumulation is {part}: it must be a multiple of the {self.layout.devices} devices"
             )
         program = Program.of(config, tokens.vocabulary, tokens.separator, self.layout)
-        self.draw, self.step_once, self.validate_batch = compiled(program)
+        self.draw, self.step_once = compiled(program)
         self.steps = num_steps(config, tokens.vocabulary)
         self.rates = config.optimiser.rates(
             width=config.model.width,
@@ -160,19 +160,14 @@ class _Training:
     def _validated(self) -> Validation:
         if self.diverged:
             return Validation(self.step, float("nan"), float("nan"))
-        evaluation = self.config.evaluation
-        sums = np.zeros(3)
-        count = 0
-        lengths = jnp.asarray(self.tokens.token_bytes, jnp.int32)
-        # A multiple of the devices, so that each has its share.
-        size = -(-evaluation.batch // self.layout.devices) * self.layout.devices
-        for batch, real in self.tokens.validation_batches(size, evaluation.sequences):
-            found: BatchLoss = self.validate_batch(
-                self.state.model, self.layout.place(batch, axis=0), real, lengths, None
-            )
-            sums += [float(value) for value in found]
-            count += real * self.config.data.context
-        return Validation(self.step, sums[0] / count, sums[1] / (np.log(2) * sums[2]))
+        found = evaluate(
+            self.state.model,
+            self.tokens,
+            self.config.evaluation,
+            precision=self.config.precision,
+            layout=self.layout,
+        )
+        return Validation(self.step, *found)
 
     def result(self) -> RunResult:
         """What it reached."""

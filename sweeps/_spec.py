@@ -44,9 +44,9 @@ LAW_OF_KIND = {"toy": DEPTH, "lm": "looped"}
 class FitSpec:
     """How `run` fits the table: one fit for each combination of the columns `by`.
 
-    law: a name that `sweeps.laws.LAWS` has, or none. group: columns of what rows have in common: seeds with a level
-    each, for the depth law; clusters of the bootstrap, for others; none: rows are independent. floor: L_0 of
-    the depth law (None: free).
+    law: a name that `sweeps.laws.LAWS` has, or none. group: columns of what rows have in common: seeds with
+    a level each, for the depth law; clusters of the bootstrap, for others; none: rows are independent.
+    floor: L_0 of the depth law (None: free).
     """
 
     by: tuple[str, ...] = ("teacher",)

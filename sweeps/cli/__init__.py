@@ -15,6 +15,7 @@ import typer
 
 from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
 from sweeps._terminal import console, fail, report, say
+from sweeps.cli._corpus import corpus
 from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
@@ -221,7 +222,7 @@ def table(
         fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
-for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth):
+for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus):
     app.command()(command)
 
 
