@@ -8,7 +8,7 @@ forward pass; attention scores are counted in full, not only the causal half; lo
 |---|---|
 | `num_params` | unique parameters without embedding and head: N = N_once + N_rec |
 | `num_once`, `num_recurrent` | those of them that a token meets once, and in every recurrence |
-| `num_effective` | N_once + r·N_rec: as many as an unlooped model of the same width and depth has |
+| `num_effective` | N_once + r·N_rec: as an unlooped model of this width and depth, and r injections |
 | `num_total` | with embedding and head, padded rows included: what the optimiser holds |
 """
 
@@ -169,5 +169,6 @@ def memory_bytes(config: RunConfig) -> int:
     kept = model.executed
     if model.backprop_recurrences is not None:
         kept = model.prelude + model.coda + min(model.num_recur, model.backprop_recurrences) * model.block
-    states = entry * tokens * model.width * kept + layer if config.rematerialise else layer * kept
+    # Of one layer twice: what is computed again, and its gradient.
+    states = entry * tokens * model.width * kept + 2 * layer if config.rematerialise else layer * kept
     return weights + states + 4 * 4 * tokens * padded(vocabulary)

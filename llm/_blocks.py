@@ -43,7 +43,7 @@ class Rotary(NamedTuple):
         return cls(jnp.cos(angles), jnp.sin(angles))
 
     def __call__(self, x: Float[Array, "B T heads s"]) -> Float[Array, "B T heads s"]:
-        """Rotates the pairs (x_j, x_{j + s/2}) by the angles of their position."""
+        """Rotates the pairs (x_j, x_{j + s/2}) by minus the angles of their position."""
         first, second = jnp.split(x, 2, axis=-1)
         cos, sin = (table[:, None, :].astype(x.dtype) for table in self)
         return jnp.concatenate([first * cos + second * sin, second * cos - first * sin], axis=-1)

@@ -54,8 +54,19 @@ class KVCache(NamedTuple):
 def extend(
     model: LoopedLM, tokens: Int[Array, "B T"], cache: KVCache, num_recur: int
 ) -> tuple[Float[Array, "B T V"], KVCache]:
-    """Logits of the token after each of `tokens`, which follow those in the cache; the cache with them."""
+    """Logits of the token after each of `tokens`, which follow those in the cache; the cache with them.
+
+    Every token sees all before it, also in a model that was trained with `mask_documents`.
+
+    Raises ValueError where the cache has no room for them (under `jax.jit`, where its length is not known,
+    this cannot be seen, and the last positions are overwritten).
+    """
     config, length, room = model.config, tokens.shape[1], cache.prelude.keys.shape[-3]
+    if not isinstance(cache.length, jax.core.Tracer) and int(cache.length) + length > room:
+        raise ValueError(
+            f"tokens: {length} after the {int(cache.length)} in the cache, which has room for {room}: make a "
+            "larger one"
+        )
     at = cache.length + jnp.arange(length)
     seen = jnp.arange(room)[None, :] <= at[:, None]
     positions = Positions(Rotary.at(at, config.head_size), seen[None, None], cache.length)
@@ -135,8 +146,9 @@ def _generate(
 ) -> Array:
     def drawn(logits: Array, step: Array) -> Array:
         if top_k is not None:
-            least = jax.lax.top_k(logits, top_k)[0][:, -1:]
-            logits = jnp.where(logits < least, -jnp.inf, logits)
+            values, ids = jax.lax.top_k(logits, top_k)  # by place: equal logits can be more than k
+            rows = jnp.arange(len(ids))[:, None]
+            logits = jnp.full_like(logits, -jnp.inf).at[rows, ids].set(values)
         noisy = jax.random.categorical(
             jax.random.fold_in(key, step), logits / jnp.where(temperature > 0, temperature, 1.0)
         )

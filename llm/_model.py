@@ -130,7 +130,8 @@ class LoopedLM(eqx.Module):
         """Hidden states (B, T, d) by name, in the order in which they arise.
 
         `embedding`; `prelude.j`; `recurrence.i.j` after layer j of recurrence i, and `recurrence.i` at its
-        end, after the norm (with lanes: what the coda would read); `coda.j`. All count from 0.
+        end, after the norm (with lanes: what the coda would read); `coda.j`. All count from 0. Every token
+        sees all before it.
         """
         positions = positions_of(tokens.shape[-1], self.config.head_size)
         run = functools.partial(run_blocks, positions=positions, collect=True)

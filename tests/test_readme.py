@@ -4,7 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from sweeps._jobs import PROVENANCE
+from sweeps._lm import LM
 from sweeps._spec import parse_spec, preset_names
 from sweeps._store import JOB
 from sweeps._toy import Toy
@@ -33,12 +36,14 @@ def test_the_python_in_the_readme_runs(capsys):
     assert low < alpha < high
 
 
-def test_the_columns_in_the_readme_are_the_columns():
+@pytest.mark.parametrize(
+    ("title", "kind"), [("Columns of a table\n", Toy), ("Columns of a table of language models\n", LM)]
+)
+def test_the_columns_in_the_readme_are_the_columns(title, kind):
     """The table of columns names every column with its unit and meaning, in order."""
-    rows = re.findall(
-        r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", README.partition("## Columns of a table")[2], re.M
-    )
-    columns = {"job": JOB, **Toy.columns, **PROVENANCE}
+    section = README.partition(f"## {title}")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", section, re.M)
+    columns = {"job": JOB, **kind.columns, **PROVENANCE}
     wanted = [(name, column.unit or "", column.meaning) for name, column in columns.items()]
     assert [(name, unit.strip(), meaning) for name, unit, meaning in rows] == wanted
 

@@ -238,3 +238,13 @@ def test_each_rule_of_generate_names_its_argument(prompt, fields, message):
     """With its value and the rule."""
     with pytest.raises(ValueError, match=f"^{message}"):
         generate(model_of("linear"), prompt, **{"new_tokens": 1, "key": jax.random.key(0), **fields})
+
+
+def test_no_more_than_there_is_room_for():
+    """Tokens beyond the room of a cache are refused; inside, the last position can be filled."""
+    model = LoopedLM.draw(ModelConfig(width=8, head_size=4, layers=2), 11, jax.random.key(0))
+    tokens = jnp.zeros((1, 3), int)
+    _, cache = extend(model, tokens, KVCache.empty(model, 1, 4, 1), 1)
+    extend(model, tokens[:, :1], cache, 1)
+    with pytest.raises(ValueError, match="2 after the 3 in the cache, which has room for 4"):
+        extend(model, tokens[:, :2], cache, 1)

@@ -83,7 +83,7 @@ def test_no_two_runs_are_trained_together(base):
     assert LM.program(first) == LM.program(second)
 
 
-PRESETS = ["llm_tiny", "llm_cpu", "llm_cpu_truncated", "llm_cpu_hyperconnections", "llm_cpu_injections"]
+PRESETS = ["llm_tiny", "llm_cpu", "llm_cpu_truncated", "llm_cpu_hyperconnections", "llm_cpu_injections", "llm_cpu_rates"]
 
 
 @pytest.mark.parametrize("name", PRESETS)

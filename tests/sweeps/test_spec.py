@@ -490,3 +490,87 @@ def test_language_models_are_fitted_by_the_looped_law():
         ConfigError, match="fit: floor is 0.0, but the law is 'looped': only depth has a floor"
     ):
         FitSpec.of({"floor": 0}, "lm", "fit")
+
+
+class TestExtends:
+    """A spec that extends another is that one with what it changes."""
+
+    UNDER = """
+[sweep]
+name = "under"
+description = "below"
+[base]
+depths = [2, 3]
+teacher = { kind = "tied", depth = 8 }
+[grid]
+width = [4, 8]
+[fit]
+floor = 0.0
+"""
+
+    def write(self, folder, over, under=UNDER):
+        (folder / "under.toml").write_text(under, encoding="utf-8")
+        path = folder / "over.toml"
+        path.write_text(over, encoding="utf-8")
+        return str(path)
+
+    def test_tables_are_laid_over(self, tmp_path):
+        """[sweep], [base] and [fit] are laid over the other's, key by key."""
+        over = '[sweep]\nextends = "under.toml"\nname = "over"\n[base]\nteacher = { depth = 16 }\n'
+        spec = load_spec(self.write(tmp_path, over))
+        assert (spec.name, spec.description, spec.fit.floor) == ("over", "below", 0.0)
+        assert [(c.width, c.depths, c.teacher.kind, c.teacher.depth) for c in spec.configs] == [
+            (4, (2, 3), "tied", 16),
+            (8, (2, 3), "tied", 16),
+        ]
+
+    def test_a_grid_takes_the_place_of_the_other(self, tmp_path):
+        """[grid] and [[case]] replace the other's: no axis is left that the spec does not name."""
+        over = '[sweep]\nextends = "under.toml"\n[grid]\nbatch = [16, 32, 64]\n'
+        spec = load_spec(self.write(tmp_path, over))
+        assert [(c.width, c.batch) for c in spec.configs] == [(32, 16), (32, 32), (32, 64)]
+
+    def test_the_record_stands_alone(self, tmp_path):
+        """What is recorded of the spec is the whole of it: it is read back without the other file."""
+        over = '[sweep]\nextends = "under.toml"\nname = "over"\n'
+        spec = load_spec(self.write(tmp_path, over))
+        assert "extends" not in spec.source["sweep"]
+        assert parse_spec(spec.source, "spec.json").configs == spec.configs
+
+    def test_settings_reach_both(self, tmp_path):
+        """--set is laid over all of it."""
+        over = '[sweep]\nextends = "under.toml"\n'
+        spec = load_spec(self.write(tmp_path, over), ("width=6", "teacher.depth=4"))
+        assert [(c.width, c.teacher.depth) for c in spec.configs] == [(6, 4)]
+
+    def test_a_preset_can_be_extended(self, tmp_path):
+        """A name without .toml is a preset."""
+        path = self.write(tmp_path, '[sweep]\nextends = "quickstart"\n[base]\nhidden_factor = 7\n')
+        assert {c.hidden_factor for c in load_spec(path).configs} == {7}
+
+    @pytest.mark.parametrize(
+        ("over", "under", "match"),
+        [
+            ('[sweep]\nextends = "over.toml"\n', UNDER, "extends is 'over.toml', which extends this one"),
+            (
+                '[sweep]\nextends = "under.toml"\n',
+                '[sweep]\nextends = "over.toml"\n',
+                "extends is 'over.toml', which extends this one",
+            ),
+            ('[sweep]\nextends = "gone.toml"\n', UNDER, "gone.toml does not exist"),
+            ('[sweep]\nextends = "quikstart"\n', UNDER, "did you mean 'quickstart'"),
+            ("[sweep]\nextends = 3\n", UNDER, "extends is 3: it must name a preset or a TOML file"),
+        ],
+    )
+    def test_errors(self, tmp_path, over, under, match):
+        """Circles, names of nothing and values that are no name are refused, with the file."""
+        with pytest.raises(ConfigError, match=match):
+            load_spec(self.write(tmp_path, over, under))
+
+
+def test_no_law():
+    """A [fit] with law none asks for no fit; the nearest law is named where it is misspelt."""
+    source = {"sweep": {"name": "x"}, "base": {"depths": [2]}, "fit": {"law": "none"}}
+    assert parse_spec(source, "x.toml").fit.law == "none"
+    with pytest.raises(ConfigError, match="did you mean 'none'"):
+        parse_spec({**source, "fit": {"law": "nome"}}, "x.toml")
