@@ -13,6 +13,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from llm._accounting import memory_bytes
+from llm._config import RunConfig
+
+MEMORY_SHARE = 0.8
+
 LEAST_DIVIDED = 2**12
 """Entries from which an array is divided."""
 
@@ -25,9 +30,14 @@ class Layout:
     divided: bool = False
 
     @classmethod
-    def choose(cls, sequences: int) -> "Layout":
-        """For batches of so many sequences: as many of JAX's devices as divide one, parameters copied."""
-        return cls(math.gcd(len(jax.devices()), sequences))
+    def choose(cls, config: RunConfig) -> "Layout":
+        """As many of JAX's devices as divide a batch; parameters divided where one device cannot hold them.
+
+        One holds them where `llm.memory_bytes` stays below `MEMORY_SHARE` of what it reports to have.
+        """
+        devices = math.gcd(len(jax.devices()), config.batch // config.accumulation)
+        limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+        return cls(devices, limit is not None and memory_bytes(config) > MEMORY_SHARE * limit)
 
     @property
     def mesh(self) -> Mesh:

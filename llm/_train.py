@@ -61,7 +61,7 @@ class _Training:
     def __init__(self, config: RunConfig, tokens: Tokens, layout: Layout | None) -> None:
         part = config.batch // config.accumulation
         self.config, self.tokens = config, tokens
-        self.layout = layout or Layout.choose(part)
+        self.layout = layout or Layout.choose(config)
         if part % self.layout.devices:
             raise ValueError(
                 f"batch / accumulation is {part}: it must be a multiple of the {self.layout.devices} devices"

@@ -3,10 +3,11 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from llm import DataConfig, Evaluation, Files, LoopedLM, ModelConfig, build, evaluate, token_losses
+from llm import Additive, DataConfig, Evaluation, Files, LoopedLM, ModelConfig, build, evaluate, token_losses
 
 
 @pytest.fixture(scope="module")
@@ -22,18 +23,17 @@ def tokens(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model():
     """Not at its start, where all logits are near zero."""
-    drawn = LoopedLM.draw(
-        ModelConfig(width=8, head_size=4, prelude=1, layers=2, coda=1, num_recur=2), 256, jax.random.key(0)
-    )
+    config = ModelConfig(width=8, head_size=4, prelude=1, layers=2, coda=1, num_recur=2, injection=Additive())
+    drawn = LoopedLM.draw(config, 256, jax.random.key(0))
     return dataclasses.replace(drawn, head=300.0 * drawn.head)
 
 
 @pytest.mark.parametrize("num_recur", [1, 2, 5])
 def test_mean_over_all_tokens(model, tokens, num_recur):
     """loss: the mean of −log p; bpb: the sum of it over bytes / (log 2 · bytes), separators in neither."""
-    every = np.concatenate([batch[:real] for batch, real in tokens.validation_batches(1)])
+    every = jnp.concatenate([batch[:real] for batch, real in tokens.validation_batches(1)])
     losses = np.asarray(token_losses(model, every, num_recur, separator=255), np.float64)
-    is_byte = every[:, 1:] != 255
+    is_byte = np.asarray(every[:, 1:] != 255)
     expected = losses.mean(), losses[is_byte].sum() / (np.log(2) * is_byte.sum())
     for batch in (3, 32):
         found = evaluate(model, tokens, Evaluation(batch=batch), num_recur=num_recur)
@@ -49,10 +49,11 @@ def test_default_is_the_trained_number(model, tokens):
 def test_masked_documents_matter(model, tokens):
     """With documents masked, the losses after the first separator in a sequence are others."""
     masked = dataclasses.replace(model, config=dataclasses.replace(model.config, mask_documents=True))
-    every = np.concatenate([batch[:real] for batch, real in tokens.validation_batches(1)])
+    every = jnp.concatenate([batch[:real] for batch, real in tokens.validation_batches(1)])
     plain = np.asarray(token_losses(model, every, separator=255))
     changed = np.asarray(token_losses(masked, every, separator=255))
-    inside = np.cumsum(every[:, :-1] == 255, axis=1) > (every[:, :1] == 255)
+    first = np.asarray(every)
+    inside = np.cumsum(first[:, :-1] == 255, axis=1) > (first[:, :1] == 255)
     np.testing.assert_allclose(changed[~inside], plain[~inside], rtol=1e-5)
     assert inside.any() and not np.allclose(changed[inside], plain[inside], rtol=1e-5)
 

@@ -300,3 +300,20 @@ def test_injection_default():
     """r = 1 has no injection, more recurrences the linear one."""
     assert ModelConfig().injected.kind == "passthrough"
     assert ModelConfig(num_recur=4).injected == Linear()
+
+
+def test_layout_divides_what_does_not_fit(config, monkeypatch):
+    """Parameters are copied to every device, unless a device says that it cannot hold them."""
+    assert Layout.choose(config) == Layout(1)
+
+    class Device:
+        def __init__(self, limit):
+            self.limit = limit
+
+        def memory_stats(self):
+            return {"bytes_limit": self.limit}
+
+    for limit, divided in ((10**9, False), (10**4, True)):
+        monkeypatch.setattr("jax.devices", lambda limit=limit: [Device(limit)] * 6)
+        monkeypatch.setattr("jax.local_devices", lambda limit=limit: [Device(limit)] * 6)
+        assert Layout.choose(config) == Layout(2, divided)  # the batch has 8 sequences
