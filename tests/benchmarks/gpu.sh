@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Checks of the toy cohorts on one GPU, under 8 minutes in all: tests marked gpu, speed of the paper's grid,
-# exponents of a short run. Needs no network and no installation of this package.
+# Checks on one GPU, under 8 minutes in all, in two parts. toys: tests marked gpu, speed of the paper's grid,
+# exponents of a short run. lm: tests marked gpu (on all GPUs where there are several), speed of the language
+# model in bfloat16. Needs no network and no installation of this package.
 #
 #   bash tests/benchmarks/gpu.sh
 #
+# PARTS   "toys", "lm" or both (default)
 # WHEELS  folder of wheels that the machine lacks (default .whl; used if it is there)
 # OUT     folder that also gets the output, one file a step (default: none)
 # TINY=1  small sizes, to try the script; with JAX_PLATFORMS=cpu it needs no GPU
@@ -52,12 +54,32 @@ print(jax.devices())
 PYTHON
 
 # Versions here are not the tested ones: what they deprecate is shown, and is no error.
-step gpu_tests 110 python3 -m pytest -m gpu tests/toymodels -q -p no:cacheprovider \
-  --continue-on-collection-errors -o filterwarnings=default -o addopts=--import-mode=importlib
-for unroll in 1 4 8; do
-  # shellcheck disable=SC2086  # empty when not tiny
-  step gpu_throughput 65 python3 tests/benchmarks/gpu_check.py throughput --unroll "$unroll" $tiny
-done
+tests() { # seconds, folder
+  step gpu_tests "$1" python3 -m pytest -m gpu "$2" -q -rs -p no:cacheprovider \
+    --continue-on-collection-errors -o filterwarnings=default -o addopts=--import-mode=importlib
+}
+
+# shellcheck disable=SC2086  # $tiny is empty when not tiny
+toys() {
+  tests 75 tests/toymodels
+  for unroll in 1 4; do
+    step gpu_throughput 55 python3 tests/benchmarks/gpu_check.py throughput --unroll "$unroll" $tiny
+  done
+  step gpu_exponents 70 python3 tests/benchmarks/gpu_check.py exponents --seconds 55 $tiny
+}
+
 # shellcheck disable=SC2086
-step gpu_exponents 130 python3 tests/benchmarks/gpu_check.py exponents $tiny
+lm() {
+  tests 90 tests/llm
+  for recurrences in 1 4; do
+    step gpu_lm 50 python3 tests/benchmarks/gpu_check.py lm --num-recur "$recurrences" $tiny
+  done
+}
+
+for part in ${PARTS:-toys lm}; do
+  case "$part" in
+    toys | lm) "$part" ;;
+    *) echo "PARTS has $part: it may have toys and lm" >&2; exit 2 ;;
+  esac
+done
 exit "$failed"

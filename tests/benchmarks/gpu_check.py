@@ -1,7 +1,8 @@
-"""The parts of gpu.sh that are programs: speed of the paper's grid on one GPU, exponents of a short run.
+"""The parts of gpu.sh that are programs: speed of the paper's grid, exponents of a short run, speed of `llm`.
 
 python tests/benchmarks/gpu_check.py throughput --unroll 4
 python tests/benchmarks/gpu_check.py exponents
+python tests/benchmarks/gpu_check.py lm --num-recur 4
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
 
 app = typer.Typer(
-    help="Checks of the toy cohorts on one GPU.",
+    help="Checks on one GPU.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -179,6 +180,82 @@ def _train_and_fit(config: Any, seconds: float) -> Any:
     }
     print(json.dumps(line), flush=True)
     return config
+
+
+@app.command("lm")
+def language_model(
+    num_recur: Annotated[int, typer.Option(min=1, help="Recurrences, a divisor of 16.")] = 1,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Sequences a step; half as many while they do not fit.")
+    ] = 16,
+    seconds: Annotated[float, typer.Option(help="Of steady state that is timed.")] = 8.0,
+    tiny: TINY = False,
+) -> None:
+    """Tokens a second of the paper's model of width 640 in bfloat16 with MuonH, on random tokens.
+
+    One line of JSON. share counts the model's FLOPs (`llm.training_flops`) against one large bfloat16 product
+    on the same device; attention_ms is of one layer, forward and backward, by either of JAX's implementations.
+    """
+    import jax
+    from lm import TINY as SMALL
+    from lm import run_config, shape_of, time_steps
+
+    import llm
+
+    shape = shape_of(640, 2048, batch, num_recur, head_size=128, vocabulary=32_001)
+    if tiny:
+        shape = {**SMALL, "num_recur": num_recur}
+    while True:
+        config = run_config(shape, precision="bfloat16")
+        try:
+            measured = time_steps(config, shape["vocabulary"], 0.2 if tiny else seconds)
+            break
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error) or shape["batch"] == 1:
+                raise
+            print(f"{shape['batch']} sequences do not fit", file=sys.stderr)
+        shape = {**shape, "batch": shape["batch"] // 2}
+    rate = measured["flops"] * measured["steps_per_second"]
+    peak = llm.peak_flops("bfloat16")
+    device = jax.local_devices()[0]
+    found = {
+        "device": device.device_kind,
+        "num_recur": num_recur,
+        "batch": shape["batch"],
+        "tokens_per_second": config.batch_tokens * measured["steps_per_second"],
+        **measured,
+        "model_tflops": rate / 1e12,
+        "product_tflops": peak / 1e12,
+        "share": rate / peak,
+        "peak_memory_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
+        "attention_ms": {name: _attention_ms(shape, name) for name in ("xla", "cudnn")},
+    }
+    print(json.dumps(found))
+
+
+def _attention_ms(shape: dict[str, Any], implementation: Any) -> float | str:
+    """Causal attention of one layer in bfloat16, forward and backward, best of five; or why there is none."""
+    import jax
+    import jax.numpy as jnp
+
+    heads = shape["width"] // shape["head_size"]
+    x = jnp.ones((shape["batch"], shape["context"], heads, shape["head_size"]), jnp.bfloat16)
+
+    def summed(q: Any, k: Any, v: Any) -> Any:
+        seen = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=implementation)
+        return jnp.sum(seen.astype(jnp.float32))
+
+    gradient = jax.jit(jax.grad(summed, (0, 1, 2)))
+    best = math.inf
+    try:
+        jax.block_until_ready(gradient(x, x, x))
+        for _ in range(5):
+            start = time.perf_counter()
+            jax.block_until_ready(gradient(x, x, x))
+            best = min(best, time.perf_counter() - start)
+    except Exception as error:  # of many kinds, by what the device or its libraries lack
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return 1e3 * best
 
 
 if __name__ == "__main__":
