@@ -1,10 +1,11 @@
-"""The presets are the experiments of arXiv:2602.05970, at its scale and at that of two cores."""
+"""The presets are the experiments of both papers, at their scale and at that of smaller machines."""
 
 import itertools
 import math
 
 import pytest
 
+from llm import Additive, Hyperconnections, Linear, MuonH, Passthrough, Transfer
 from sweeps._jobs import expand
 from sweeps._spec import load_spec, preset_names
 from toymodels import KL, MSE, Adam, Evaluation, LearningRate, total_flops
@@ -30,17 +31,26 @@ PAPER = {
 }
 
 
+TOY = [name for name in preset_names() if load_spec(name).kind == "toy"]
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_says_what_it_does(name):
-    """A preset is named as its file, describes itself in a sentence, and trains at least three seeds."""
+    """A preset is named as its file and describes itself in a sentence."""
     spec = load_spec(name)
     assert spec.name == name
-    assert spec.description.endswith(".") and len(spec.description) > 20
+    assert spec.description[-1] in ".?" and len(spec.description) > 20
+
+
+@pytest.mark.parametrize("name", TOY)
+def test_every_toy_experiment_has_seeds(name):
+    """It trains at least three seeds, and fits the exponent of each teacher with no floor."""
+    spec = load_spec(name)
     assert spec.fit.floor == 0.0 and "teacher" in spec.fit.by
     assert all(len(cohort.seeds) >= 3 for cohort in spec.configs)
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", TOY)
 def test_every_fit_is_of_one_condition(name):
     """`by` separates all that differs between the rows of a preset, but depth and seed."""
     spec = load_spec(name)
@@ -116,3 +126,62 @@ def test_quickstart_shows_both_exponents():
     assert all(len(cohort.depths) == 6 and len(cohort.seeds) >= 2 for cohort in spec.configs)
     assert {type(cohort.objective) for cohort in spec.configs} == {MSE}
     assert spec.fit.by == ("teacher",)
+
+
+CELLS = {
+    # width / 64: budgets of arXiv:2604.21106, its table of the grid
+    6: (4.64e17, 1e18),
+    8: (4.64e17, 1e18, 2.15e18),
+    10: (4.64e17, 1e18, 2.15e18, 4.64e18),
+    12: (4.64e17, 1e18, 2.15e18, 4.64e18, 1e19),
+    14: (1e18, 2.15e18, 4.64e18),
+    16: (2.15e18, 4.64e18, 1e19),
+    18: (4.64e18, 1e19, 2.15e19),
+    20: (4.64e18, 1e19),
+    24: (1e19, 2.15e19),
+    28: (2.15e19,),
+    34: (2.15e19,),
+}
+
+
+def test_the_paper_s_grid_of_language_models():
+    """116 runs: 29 cells of budget and width, four r each; batches of 2^18 tokens, the paper's rates."""
+    configs = load_spec("llm_paper").configs
+    found = {(c.model.width, c.budget, c.model.num_recur) for c in configs}
+    cells = {(64 * s, budget) for s, budgets in CELLS.items() for budget in budgets}
+    assert len(cells) == 29 and len(configs) == 116
+    assert found == {(width, budget, r) for width, budget in cells for r in (1, 2, 4, 8)}
+    for config in configs:
+        assert config.batch_tokens == 2**18 and config.data.context == 2048
+        assert (config.model.prelude, config.model.layers, config.model.coda) == (2, 16, 2)
+        assert config.model.head_size == 128 and config.optimiser == MuonH(transfer=Transfer())
+
+
+@pytest.mark.parametrize("scale", ["llm_cpu", "llm_gpu", "llm_paper"])
+def test_case_studies(scale):
+    """The lower budgets of the grid, once truncated to half of the recurrences, once with two lanes.
+
+    And the four injections at r = 4, in one cell.
+    """
+    grid = {(c.budget, c.model.width) for c in load_spec(scale).configs}
+    for study in ("truncated", "hyperconnections"):
+        configs = load_spec(f"{scale}_{study}").configs
+        cells = {(c.budget, c.model.width) for c in configs}
+        lower = {budget for budget, _ in cells}
+        assert cells == {(budget, width) for budget, width in grid if budget in lower}
+        assert lower < {budget for budget, _ in grid} and max(lower) < max(grid)[0]
+        assert {(*cell, r) for cell in cells for r in (1, 2, 4, 8)} == {
+            (c.budget, c.model.width, c.model.num_recur) for c in configs
+        }
+        for config in (config for config in configs if config.model.num_recur > 1):
+            half = config.model.num_recur // 2 if study == "truncated" else None
+            assert config.model.backprop_recurrences == half
+            assert config.model.injected == (Linear() if study == "truncated" else Hyperconnections(2))
+    ablation = load_spec(f"{scale}_injections").configs
+    assert {c.model.injected for c in ablation} == {
+        Linear(),
+        Additive(),
+        Passthrough(),
+        Hyperconnections(2),
+    }
+    assert len({(c.budget, c.model.width, c.model.num_recur) for c in ablation}) == 1
