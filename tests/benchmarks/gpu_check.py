@@ -194,7 +194,7 @@ def language_model(
     """Tokens a second of the paper's model of width 640 in bfloat16 with MuonH, on random tokens.
 
     One line of JSON. share counts the model's FLOPs (`llm.training_flops`) against one large bfloat16 product
-    on the same device; attention_ms is of one layer, forward and backward, by either of JAX's implementations.
+    on the same device; attention_ms is of one layer, forward and backward, by either implementation of JAX.
     """
     import jax
     from lm import TINY as SMALL
