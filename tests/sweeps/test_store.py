@@ -310,7 +310,7 @@ class TestClaim:
         (tmp_path / "spec.json").write_text("[]")
         with pytest.raises(StoreError, match="spec.json is not what it should be: an object"):
             Store(tmp_path).spec()
-        for kind in ('"lm"', "3", "null"):
+        for kind in ('"other"', "3", "null"):
             (tmp_path / "spec.json").write_text(f'{{"sweep": {{"kind": {kind}}}}}')
             with pytest.raises(StoreError, match=r"spec\.json is of a kind, .*, that this version does"):
                 Store(tmp_path).table()
@@ -448,7 +448,7 @@ class TestRecords:
             ),
             (lambda data: resealed(data, schema=3), "is not this job's record: its schema is not 2"),
             (lambda data: resealed(data, job="abc"), f"is not this job's record: its job is not '{JOB.id}'"),
-            (lambda data: resealed(data, kind="lm"), "is of a kind, 'lm', that this version does not know"),
+            (lambda data: resealed(data, kind="no"), "is of a kind, 'no', that this version does not know"),
             (lambda data: resealed(data, rows=None), OTHER_COLUMNS),
             (lambda data: resealed(data, rows=[3]), OTHER_COLUMNS),
             (lambda data: resealed(data, rows=[{"loss": 3}]), OTHER_COLUMNS),
