@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from llm._injection import Injection, Linear, Passthrough
 from llm._optim import MuonH, Optimiser
+from llm._rules import require
 from llm._tokens import DataConfig
 
 
@@ -178,9 +179,3 @@ class RunConfig:
     def batch_tokens(self) -> int:
         """Tokens that a step predicts."""
         return self.batch * self.data.context
-
-
-def require(holds: bool, name: str, value: object, rule: str) -> None:
-    """Raise ValueError, naming the field, its value and the rule, where it does not hold."""
-    if not holds:
-        raise ValueError(f"{name} is {value}: it {rule}")

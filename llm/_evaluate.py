@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Array
 
 from llm._batches import Tokens
-from llm._config import Evaluation, require
+from llm._config import Evaluation
 from llm._layout import Layout
 from llm._loss import token_losses
 from llm._model import LoopedLM
+from llm._rules import require
 
 
 class HeldOut(NamedTuple):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from llm._blocks import Cache, Positions, Rotary, rms_norm, run_blocks
-from llm._config import require
 from llm._model import LoopedLM
+from llm._rules import require
 
 
 class KVCache(NamedTuple):

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from llm._muonh import muonh
+from llm._rules import require
 
 GROUPS = ("matrix", "embedding", "head", "scale", "lane")
 
@@ -49,9 +50,9 @@ class Transfer:
 
     def __post_init__(self) -> None:
         for name in ("width", "batch_tokens", "num_tokens"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+            require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
         for name in ("width_exponent", "batch_exponent", "token_exponent"):
-            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "must be finite")
+            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "must be finite")
 
 
 def transferred(
@@ -68,7 +69,7 @@ def transferred(
     `transfer` None: the rates as they are.
     """
     for name, value in (("width", width), ("batch_tokens", batch_tokens), ("num_tokens", num_tokens)):
-        _require(value >= 1, name, value, "must be at least 1")
+        require(value >= 1, name, value, "must be at least 1")
     _require_groups("rates", rates)
     if transfer is None:
         return {group: float(rates[group]) for group in GROUPS}
@@ -122,11 +123,11 @@ class Optimiser(abc.ABC):
     def __post_init__(self) -> None:
         for group in GROUPS:
             rate = getattr(self, group)
-            _require(math.isfinite(rate) and rate >= 0, group, rate, "must be a finite rate, 0 or more")
+            require(math.isfinite(rate) and rate >= 0, group, rate, "must be a finite rate, 0 or more")
         for name in ("beta1", "beta2"):
-            _require(0 <= getattr(self, name) < 1, name, getattr(self, name), "must lie in [0, 1)")
-        _require(self.epsilon > 0, "epsilon", self.epsilon, "must be positive")
-        _require(0 <= self.final_fraction <= 1, "final_fraction", self.final_fraction, "must lie in [0, 1]")
+            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "must lie in [0, 1)")
+        require(self.epsilon > 0, "epsilon", self.epsilon, "must be positive")
+        require(0 <= self.final_fraction <= 1, "final_fraction", self.final_fraction, "must lie in [0, 1]")
 
     @abc.abstractmethod
     def rates(self, *, width: int, batch_tokens: int, num_tokens: int) -> dict[str, float]:
@@ -186,7 +187,7 @@ class MuonH(Optimiser):
 
     def __post_init__(self) -> None:
         Optimiser.__post_init__(self)
-        _require(0 <= self.momentum < 1, "momentum", self.momentum, "must lie in [0, 1)")
+        require(0 <= self.momentum < 1, "momentum", self.momentum, "must lie in [0, 1)")
 
     def rates(self, *, width: int, batch_tokens: int, num_tokens: int) -> dict[str, float]:
         return transferred(
@@ -217,7 +218,7 @@ class AdamW(Optimiser):
 
     def __post_init__(self) -> None:
         Optimiser.__post_init__(self)
-        _require(
+        require(
             math.isfinite(self.weight_decay) and self.weight_decay >= 0,
             "weight_decay",
             self.weight_decay,
@@ -230,11 +231,6 @@ class AdamW(Optimiser):
 
     def matrices(self, rate: Schedule) -> optax.GradientTransformation:
         return optax.adamw(rate, self.beta1, self.beta2, self.epsilon, weight_decay=self.weight_decay)
-
-
-def _require(holds: bool, name: str, value: object, rule: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value}: it {rule}")
 
 
 def _require_groups(name: str, rates: Mapping[str, Any]) -> None:

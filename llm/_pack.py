@@ -9,13 +9,12 @@ import io
 import itertools
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Integer
 
 from llm._corpus import Corpus
 from llm._readers import CorpusError
@@ -90,15 +89,6 @@ def side_of(text: bytes, validation: float) -> str:
     """
     number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
     return "validation" if number < validation * 2**64 else "train"
-
-
-def sequences_of(
-    tokens: Iterable[Integer[np.ndarray, " _"]], separator: int, length: int
-) -> Integer[np.ndarray, "n length"]:
-    """The sequences of whole documents: the law that the files follow, for documents that fit into memory."""
-    documents = [np.concatenate(([separator], ids)) for ids in tokens]
-    stream = np.concatenate([np.zeros(0, np.int64), *documents])
-    return stream[: len(stream) // length * length].reshape(-1, length)
 
 
 def training_documents(

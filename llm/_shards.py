@@ -96,7 +96,7 @@ class Side:
     """The sequences of one side; `len(side)` of them."""
 
     def __init__(self, folder: Path, form: ShardFormat, shards: Sequence[Shard]) -> None:
-        self._layout = form
+        self._form = form
         self._folder = folder
         self._shards = tuple(shards)
         self._per_shard = shards[0].sequences
@@ -111,11 +111,11 @@ class Side:
         wanted = np.asarray(indices, np.int64).reshape(-1)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise IndexError(f"sequence {wanted.min()} … {wanted.max()}: there are 0 … {len(self) - 1}")
-        out = np.empty((len(wanted), self._layout.length), np.int32)
+        out = np.empty((len(wanted), self._form.length), np.int32)
         shards = wanted // self._per_shard
         for number in np.unique(shards):
             chosen = shards == number
-            table = _mapped(self._folder, self._shards[number], self._layout)
+            table = _mapped(self._folder, self._shards[number], self._form)
             out[chosen] = table[wanted[chosen] - number * self._per_shard]
         return out
 

@@ -123,13 +123,13 @@ class _Training:
                     self.seconds += taken
                     self.timed_steps += done
                 length = max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken)))
-                if self.step < stop:
+                if self.step < stop and not self.diverged:
                     on_progress(self._progress(None))
             validation = self._validated()
             self.validations.append(validation)
-            on_progress(self._progress(validation))
-            if self.diverged:
+            if self.diverged:  # said by the result alone: nothing is to go on from here
                 return
+            on_progress(self._progress(validation))
 
     def _progress(self, validation: Validation | None) -> Progress:
         losses = {"train": self.losses[-1]}

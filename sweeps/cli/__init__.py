@@ -302,7 +302,9 @@ def _run_and_fit(
     rows = summary.store.table(skipped)
     for sentence in skipped:
         say(sentence)
-    asked = spec.fit.law != NO_LAW and len(rows) > 0
+    if rows.is_empty() and not (summary.failures or summary.not_run):
+        fail("there are no rows, so there is no fit", 1)
+    asked = spec.fit.law != NO_LAW and not rows.is_empty()
     found = answers(rows, question_of(spec.fit)) if asked else []
     write_json(out / "fits.json", [as_json(answer) for answer in found])
     _show(found)

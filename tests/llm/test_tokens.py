@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from llm import _pack, _shards, _tokens
 from llm._batches import _permutation
 from llm._corpus import Embedded, Files
-from llm._pack import UNFINISHED, sequences_of, side_of, training_documents
+from llm._pack import UNFINISHED, side_of, training_documents
 from llm._readers import CorpusError
 from llm._tokenizers import Bytes, TrainedBPE
 from llm._tokens import META, DataConfig, Tokens, build, default_cache, open_tokens
@@ -44,6 +44,13 @@ def _config(folder: Path, texts: list[str] | None = None, **changes) -> DataConf
 
 def _all(side: _shards.Side) -> np.ndarray:
     return side.take(np.arange(len(side)))
+
+
+def sequences_of(tokens, separator, length):
+    """The sequences of whole documents: the law that the files follow, for documents that fit into memory."""
+    documents = [np.concatenate(([separator], ids)) for ids in tokens]
+    stream = np.concatenate([np.zeros(0, np.int64), *documents])
+    return stream[: len(stream) // length * length].reshape(-1, length)
 
 
 def _expected(texts: list[str], side: str, length: int, share: float = SHARE) -> np.ndarray:

@@ -161,6 +161,33 @@ def test_divergence_is_recorded(config, tokens):
     assert result.num_tokens == result.steps * 8 * 16
 
 
+def test_nothing_is_saved_of_a_diverged_state(config, tokens):
+    """No snapshot is offered from the step on at which the loss was not finite."""
+    wild = AdamW(matrix=1e30, embedding=1e30, head=1e30)
+    seen = []
+    run = dataclasses.replace(config, optimiser=wild)
+    result = train(run, tokens=tokens[1], on_progress=seen.append)
+    assert all(progress.step < result.steps for progress in seen)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_recur": 1}, {"num_recur": 2}, {"sampled": SampledRecurrences(most=2), "backprop_recurrences": 2}],
+    ids=["unlooped", "looped", "recurrences without gradient could come, and do not"],
+)
+def test_every_parameter_is_trained(config, tokens, change):
+    """Ten steps of the compiled program change every array of the model."""
+    model = dataclasses.replace(config.model, **change)
+    run = dataclasses.replace(config, model=model)
+    start = compiled(Program.of(run, 256, 255, Layout())).draw(
+        jax.random.fold_in(jax.random.key(run.seed), _train.DRAW)
+    )
+    result = train(run, tokens=tokens[1])
+    after = jax.tree.leaves(result.model)
+    for (path, before), trained in zip(jax.tree.leaves_with_path(start.model), after, strict=True):
+        assert not np.array_equal(before, trained), jax.tree_util.keystr(path)
+
+
 def test_traced_once(config, tokens):
     """Runs of one shape share a trace, whatever their length, seed and rates by transfer."""
     step = compiled(Program.of(config, 256, 255, Layout())).step
