@@ -70,7 +70,7 @@ def start(spec: Path, out: Path, workers: str = "2", **streams: Any) -> subproce
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_killed_at_any_moment(tmp_path):
-    """Forty jobs on two processes, killed twenty times, driver or worker: the table is that of one calm run.
+    """Forty jobs on two processes, killed at least twenty times, driver or worker: the table is that of one calm run.
 
     No job is trained again after its record was written, nothing temporary and no process is left.
     """
@@ -85,7 +85,7 @@ def test_killed_at_any_moment(tmp_path):
     kills = {"driver": 0, "worker": 0}
     interrupted = 0
     driver = start(spec, out)
-    while sum(kills.values()) < KILLS:
+    while sum(kills.values()) < KILLS or min(kills.values()) < 3:  # whatever chance and the machine do
         if chance.random() < 0.6:  # else it may hit what is just starting
             until(functools.partial(trained, out), 20)
         time.sleep(chance.uniform(0.1, 2))
@@ -114,7 +114,7 @@ def test_killed_at_any_moment(tmp_path):
     assert_gone(last.pid)
     written = times(out)
     assert all(written[job] == stamp for job, stamp in done.items())
-    assert min(kills.values()) >= 3 and interrupted > 0
+    assert interrupted > 0
 
     one, other = Store(tmp_path / "calm"), Store(out)
     assert len(one.table()) == 120 and one.table().equals(other.table())
