@@ -70,7 +70,7 @@ def start(spec: Path, out: Path, workers: str = "2", **streams: Any) -> subproce
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_killed_at_any_moment(tmp_path):
-    """Forty jobs on two processes, killed at least twenty times, driver or worker: the table is that of one calm run.
+    """Forty jobs on two processes, killed twenty times or more, driver or worker: as one calm run.
 
     No job is trained again after its record was written, nothing temporary and no process is left.
     """
