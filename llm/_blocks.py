@@ -11,6 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from llm import _products
+from llm._attention import attention
+
 EPSILON = 1e-6
 """Of every RMSNorm (arXiv:2604.21106, appendix on models)."""
 
@@ -101,7 +104,9 @@ class Block(eqx.Module):
     ) -> tuple[Float[Array, "B T d"], Cache | None]:
         """The states after the block, and `cache` with their keys and values put in."""
         x = rms_norm(h, self.attention_scale)
-        query, key, value = (self._heads(x @ matrix) for matrix in (self.query, self.key, self.value))
+        query, key, value = (
+            self._heads(_products.apply(x, matrix)) for matrix in (self.query, self.key, self.value)
+        )
         query, key = (rms_norm(positions.rotary(part)) for part in (query, key))
         if cache is not None:
             at = (0, positions.start, 0, 0)
@@ -111,21 +116,12 @@ class Block(eqx.Module):
             )
             key, value = cache
         seen = attention(query, key, value, positions.mask)
-        h = h + seen.reshape(h.shape) @ self.output
-        return h + jnp.square(jax.nn.relu(rms_norm(h, self.mlp_scale) @ self.up)) @ self.down, cache
+        h = h + _products.apply(seen.reshape(h.shape), self.output)
+        hidden = jnp.square(jax.nn.relu(_products.apply(rms_norm(h, self.mlp_scale), self.up)))
+        return h + _products.apply(hidden, self.down), cache
 
     def _heads(self, x: Float[Array, "B T d"]) -> Float[Array, "B T heads s"]:
         return x.reshape(*x.shape[:-1], -1, self.head_size)
-
-
-def attention(
-    query: Float[Array, "B T heads s"],
-    key: Float[Array, "B S heads s"],
-    value: Float[Array, "B S heads s"],
-    mask: Bool[Array, "#B 1 T S"] | None,
-) -> Float[Array, "B T heads s"]:
-    """softmax(q kᵀ / √s) v over the keys that each query may see (None: causal)."""
-    return jax.nn.dot_product_attention(query, key, value, mask=mask, is_causal=mask is None)
 
 
 def draw_blocks(key: PRNGKeyArray, depth: int, width: int, head_size: int) -> Block:

@@ -143,7 +143,7 @@ def test_rematerialising_changes_nothing() -> None:
 
 def test_attention_is_that_of_cudnn() -> None:
     """In bfloat16 `attention` and cuDNN's fused kernel agree: outputs to 3 of its units, gradients to 8."""
-    from llm._blocks import attention
+    from llm._attention import attention
 
     keys = jax.random.split(jax.random.key(0), 4)
     q, k, v, g = (jax.random.normal(key, (2, 256, 2, 128), jnp.bfloat16) for key in keys)
