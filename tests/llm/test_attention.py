@@ -24,20 +24,22 @@ def assert_same_with_gradients(one, other, *args):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * (1 + float(jnp.max(jnp.abs(b)))))
 
 
-@pytest.mark.parametrize("length", [1, 3, 4, 5, 23])
-def test_chunks_are_causal_attention(length):
-    """Also where the last chunk is short, and where there are fewer positions than chunks."""
+@pytest.mark.parametrize(("length", "chunk"), [(1, 1), (3, 4), (8, 4), (9, 4), (23, 7)])
+def test_chunks_are_causal_attention(length, chunk):
+    """Also where the last chunk is short, and where all fits into one."""
     parts = (drawn(i, 2, length, 3, 6) for i in range(3))
-    assert_same_with_gradients(
-        by_chunks, lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True), *parts
-    )
+
+    def whole(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+    assert_same_with_gradients(lambda q, k, v: by_chunks(q, k, v, chunk), whole, *parts)
 
 
 def test_no_query_sees_a_later_key():
     """To the bit: what comes later does not reach earlier outputs."""
     q, k, v = (drawn(i, 1, 10, 2, 4) for i in range(3))
-    later = by_chunks(q.at[:, 7:].add(5), k.at[:, 7:].add(5), v.at[:, 7:].multiply(100))
-    np.testing.assert_array_equal(later[:, :7], by_chunks(q, k, v)[:, :7])
+    later = by_chunks(q.at[:, 7:].add(5), k.at[:, 7:].add(5), v.at[:, 7:].multiply(100), 4)
+    np.testing.assert_array_equal(later[:, :7], by_chunks(q, k, v, 4)[:, :7])
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e15])
@@ -46,7 +48,7 @@ def test_scores_of_any_size(scale):
     q, k, v = (drawn(i, 1, 9, 1, 4) for i in range(3))
     q = scale * q
     expected = jax.nn.dot_product_attention(q, k, v, is_causal=True)
-    np.testing.assert_allclose(by_chunks(q, k, v), expected, atol=1e-6)
+    np.testing.assert_allclose(by_chunks(q, k, v, 4), expected, atol=1e-6)
 
 
 def test_masks_are_followed():
