@@ -5,8 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 CHUNKS, SMALLEST_CHUNK = 4, 64
-"""Pieces of the queries on a CPU, and queries a piece. Keys after a piece are not looked at: 5/8 of the work is
-left with four. Each is more to compile, so that short sequences have fewer."""
+"""Pieces of the queries on a CPU, and queries a piece.
+
+Keys after a piece are not looked at: with four, 5/8 of the work is left. Each is more to compile, so that
+short sequences have fewer."""
 
 
 def attention(

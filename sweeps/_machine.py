@@ -17,6 +17,10 @@ CPU_FLAGS = {
 }
 """XLA's flags for a CPU, each unless the user's XLA_FLAGS name it; figures in tests/benchmarks/README.md."""
 
+HUGE_PAGES = "glibc.malloc.hugetlb=1"
+"""For GLIBC_TUNABLES. XLA frees a step's memory after each step, and pages of 4 KiB are slow to get anew: a
+quarter of the step of a language model of width 64 and up."""
+
 CACHE_BYTES = 2 * 2**30
 """Of compiled programs that are kept; those that were not used for longest go first."""
 
@@ -33,6 +37,11 @@ def set_up_jax() -> None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(CACHE_BYTES))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+
+def ask_for_huge_pages() -> None:
+    """In processes that are started from here on, unless GLIBC_TUNABLES is set (read by glibc alone)."""
+    os.environ.setdefault("GLIBC_TUNABLES", HUGE_PAGES)
 
 
 def cache_folder() -> Path | None:

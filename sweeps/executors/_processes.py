@@ -146,6 +146,7 @@ class _Worker:
         # Ctrl-C reaches every process of a terminal, and a scheduler's SIGTERM every process of a job: only
         # the driver is to act on it, and tell the others.
         multiprocessing.resource_tracker.ensure_running()  # its start would let them through again
+        _machine.ask_for_huge_pages()
         with _signals_held():
             self.process = context.Process(target=_serve, args=(theirs, self.slot), daemon=True)
             self.process.start()

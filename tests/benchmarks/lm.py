@@ -322,8 +322,11 @@ def measure(text: str) -> None:
     cores: to stay on. threads: a product may use several, which jobs of a sweep do not. cached: what was
     compiled in an earlier round is taken from where `depthlaw run` keeps it.
     """
-    from sweeps._machine import set_up_jax
+    from sweeps._machine import ask_for_huge_pages, set_up_jax
 
+    if "GLIBC_TUNABLES" not in os.environ:  # as in the processes of a sweep; it is read when a process starts
+        ask_for_huge_pages()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     arguments = json.loads(text)
     task = TASKS[arguments.pop("task")]
     if (cores := arguments.pop("cores", None)) is not None and hasattr(os, "sched_setaffinity"):

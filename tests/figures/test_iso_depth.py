@@ -1,13 +1,16 @@
 """Laws of the figure of an iso-depth grid: it draws the analysis, all of it, and labels what it draws."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from figures import iso_depth
-from sweeps.iso_depth import analyse
+from sweeps._source import open_source
+from sweeps.iso_depth import COLUMNS, analyse
 from tests.sweeps.iso_depth_grid import BUDGETS, RECURRENCES, WIDTHS, by_law, runs
 
 QUICK = {"resamples": 40, "starts": 4}
@@ -104,3 +107,17 @@ def test_main(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out.count("iso_depth.p") == 2
     with pytest.raises(SystemExit, match="iso_depth: .*nothing.csv does not exist"):
         iso_depth.main(tmp_path / "nothing.csv", tmp_path / "out")
+
+
+TABLES = Path(iso_depth.__file__).parent / "tables"
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.csv")), ids=lambda path: path.stem)
+def test_stored_fits_are_those_of_their_tables(path):
+    """What the repository says of a grid follows from its table: estimates, losses and order."""
+    stored = json.loads(path.with_suffix(".json").read_text())
+    opened = open_source(path, "looped", also=(*COLUMNS, "flops"))
+    found = analyse(opened.table, resamples=20, starts=16)
+    assert found.phi.estimate == pytest.approx(stored["phi"]["estimate"], rel=1e-6)
+    assert found.monotone == stored["monotone"] and len(found.runs) == len(stored["runs"])
+    assert [cell.loss for cell in found.cells] == pytest.approx([cell["loss"] for cell in stored["cells"]])

@@ -375,6 +375,18 @@ def test_cpu_flags_unless_told(monkeypatch):
         assert os.environ["XLA_FLAGS"] == after
 
 
+def test_processes_ask_for_huge_pages(monkeypatch):
+    """Which glibc reads when a process starts; what the user says of it stands."""
+    show = [sys.executable, "-c", "import os; print(os.environ['GLIBC_TUNABLES'])"]
+    for before in ("glibc.malloc.check=0", ""):
+        monkeypatch.setenv("GLIBC_TUNABLES", before)
+        _machine.ask_for_huge_pages()
+        assert subprocess.check_output(show, text=True).strip() == before
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    _machine.ask_for_huge_pages()
+    assert subprocess.check_output(show, text=True).strip() == "glibc.malloc.hugetlb=1"
+
+
 def test_compiled_programs_are_kept_unless_told(monkeypatch, tmp_path):
     """In the user's cache, a folder for each kind of processor; where the user says, where that is said."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
