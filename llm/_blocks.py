@@ -4,11 +4,13 @@ Symbols: width d, head size s, heads d/s, T positions. Weights are (in, out); a 
 whose every array has a leading axis of layers.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from llm import _products
@@ -94,8 +96,13 @@ class Block(eqx.Module):
         hidden = MLP_FACTOR * width
         shapes = {name: (width, width) for name in ("query", "key", "value", "output")}
         shapes |= {"up": (width, hidden), "down": (hidden, width)}
-        keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-        weights = {name: _uniform(keys[name], shape) for name, shape in shapes.items()}
+        # All at once: a generator for each array would be half as much again to compile.
+        sizes = np.cumsum([math.prod(shape) for shape in shapes.values()])
+        parts = jnp.split(jax.random.uniform(key, (int(sizes[-1]),), minval=-1.0), sizes[:-1])
+        weights = {
+            name: (3 / shape[0]) ** 0.5 * part.reshape(shape)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }
         ones = jnp.ones(width)
         return cls(attention_scale=ones, mlp_scale=ones, head_size=head_size, **weights)
 
@@ -128,11 +135,6 @@ def draw_blocks(key: PRNGKeyArray, depth: int, width: int, head_size: int) -> Bl
     """`depth` untrained blocks, stacked. Block l depends on (key, l) alone."""
     keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(jnp.arange(depth))
     return jax.vmap(lambda one: Block.draw(one, width, head_size))(keys)
-
-
-def _uniform(key: PRNGKeyArray, shape: tuple[int, int]) -> Array:
-    bound = (3 / shape[0]) ** 0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
 def run_blocks(
