@@ -84,7 +84,9 @@ def iso_depth(
         say(sentence)
     for sentence in caveats(other) if other is not None else ():
         say(f"{against}: {sentence}")
-    difference = None if other is None else delta_phi(found, other)
+    difference = None
+    if other is not None:
+        difference = delta_phi(found, other, objective=chosen, resamples=resamples, starts=starts, seed=seed)
     to_stdout = json is not None and str(json) == "-"
     if not to_stdout:
         for table in tables(found):

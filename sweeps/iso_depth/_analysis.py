@@ -215,7 +215,8 @@ def _of_noise(found: IsoDepth) -> list[str]:
 def as_json(found: "IsoDepth | DeltaPhi") -> dict[str, Any]:
     """An analysis, or a difference of two, as JSON values; a number that is not finite is null.
 
-    Fits are as `Fit.to_json` writes them, so that `Fit.from_json` reads them back.
+    Fits are as `Fit.to_json` writes them, so that `Fit.from_json` reads them back; but without the
+    replicates of the bootstrap, which are most of it and come again from the table and the seed.
     """
     tree = _plain(found)
     if isinstance(found, IsoDepth):
@@ -225,7 +226,7 @@ def as_json(found: "IsoDepth | DeltaPhi") -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Fit):
-        return json.loads(value.to_json())
+        return json.loads(dataclasses.replace(value, replicates=()).to_json())
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

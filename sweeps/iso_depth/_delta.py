@@ -3,29 +3,42 @@
 Symbols: phi of each, nu the number of its clusters less 1.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from sweeps._config import ConfigError
 from sweeps.iso_depth._analysis import IsoDepth
-from sweeps.laws import Fit
+from sweeps.iso_depth._grid import CELLS, Grid
+from sweeps.laws import Estimate, Fit, Huber, LoopedLaw, Objective, OwnLaw, fit
 from sweeps.laws._law import Array
 
 CONFIDENCE = 0.95
 
+TOGETHER = OwnLaw(
+    "E + A * (num_once + num_recur**(phi + delta_phi * (grid - 1)) * num_recurrent)**-alpha"
+    " + B * num_tokens**-beta",
+    ("num_once", "num_recur", "grid", "num_recurrent", "num_tokens"),
+)
+"""One law for two grids, in which phi alone differs; `grid` is 1 or 2."""
+
 
 @dataclass(frozen=True)
 class DeltaPhi:
-    """phi of the second grid less that of the first.
+    """phi of the second grid less that of the first, over the budgets that both have.
 
-    **Fields:** `first`, `second` the two phi; `difference` with its 95 % `interval`; `positive` probability
-    that it is above 0, by the bootstraps; `method`; `shared` runs that are in both grids, which the interval
-    takes for different ones.
+    **Fields:** `budgets`; `first`, `second` the two phi, each by a law of its own; their `difference` with
+    its 95 % `interval`, which takes the grids as independent; `positive` probability that it is above 0, by
+    the bootstraps; `method`; `shared` runs that are in both grids; `together` the difference by one law for
+    both grids, in which phi alone differs: its bootstrap draws a cell of both grids at once, so that runs are
+    compared with their like, and runs of r = 1 that are in both count once.
     """
 
+    budgets: tuple[float, ...]
     first: float
     second: float
     difference: float
@@ -33,44 +46,97 @@ class DeltaPhi:
     positive: float
     method: str
     shared: int
+    together: Estimate
 
     @property
     def sentence(self) -> str:
         """In words."""
         low, high = self.interval
-        verdict = "not resolved"
-        if not low <= 0 <= high:
-            verdict = f"a recurrence is worth {'more' if self.difference > 0 else 'less'} in the second grid"
         out = (
-            f"phi of the second grid less that of the first: {self.difference:+.3f} [{low:.3f}, {high:.3f}], "
-            f"above 0 with probability {self.positive:.3g}: {verdict}."
+            f"phi of the second grid less that of the first, over the {len(self.budgets)} budgets that both "
+            f"have: by a law for each {self.difference:+.3f} [{low:.3f}, {high:.3f}], above 0 with "
+            f"probability {self.positive:.3g}: {_verdict(self.difference, self.interval)}; by one law for "
+            "both, in which "
         )
+        together = self.together
+        if together.identified:
+            low, high = together.interval
+            out += (
+                f"phi alone differs, {together.estimate:+.3f} [{low:.3f}, {high:.3f}]: "
+                f"{_verdict(together.estimate, together.interval)}."
+            )
+        else:
+            out += "phi alone differs, not identified."
         if self.shared:
-            out += f" {self.shared} run(s) are in both grids: the two are not independent."
+            out += f" {self.shared} run(s) are in both grids: the two laws are not independent."
         return out
 
 
-def delta_phi(first: IsoDepth, second: IsoDepth) -> DeltaPhi:
-    """The difference of phi, from the two grids' block bootstraps, taken as independent.
+def _verdict(difference: float, interval: tuple[float, float]) -> str:
+    if interval[0] <= 0 <= interval[1]:
+        return "not resolved"
+    return f"a recurrence is worth {'more' if difference > 0 else 'less'} in the second grid"
 
-    Percentiles over all pairs of replicates; where either grid has so few cells that its own interval is
-    Student's, Welch's t on the bootstrap standard errors. Failed refits count as beyond both ends.
 
-    Raises ConfigError where either phi is not identified.
+def delta_phi(
+    first: IsoDepth,
+    second: IsoDepth,
+    *,
+    objective: Objective | None = None,
+    resamples: int | None = None,
+    starts: int = 64,
+    seed: int = 0,
+) -> DeltaPhi:
+    """The difference of phi between two grids, over the budgets that both have.
+
+    By a law for each, as in arXiv:2604.21106: percentiles over all pairs of replicates of the grids' block
+    bootstraps, taken as independent; where either has so few cells that its own interval is Student's,
+    Welch's t on the bootstrap standard errors. Failed refits count as beyond both ends. And by one law for
+    both, `TOGETHER`. Options are those of `analyse`.
+
+    Raises ConfigError where the grids have no two budgets in common, or either phi is not identified.
     """
-    fits = first.free.fit, second.free.fit
-    for name, one in zip(("first", "second"), fits, strict=True):
-        if not one.identified or not one.replicates:
+    budgets = tuple(sorted({run.budget for run in first.runs} & {run.budget for run in second.runs}))
+    if len(budgets) < 2:
+        raise ConfigError(
+            f"the two grids have {len(budgets)} budget(s) in common: what size and what data do can be told "
+            "apart over two or more"
+        )
+    options: dict[str, Any] = {
+        "group": CELLS,
+        "objective": Huber(1e-3) if objective is None else objective,
+        "interval": "cluster",
+        "resamples": resamples,
+        "starts": starts,
+        "seed": seed,
+    }
+    grids = [Grid(tuple(run for run in one.runs if run.budget in budgets), 0, ()) for one in (first, second)]
+    fits = []
+    for name, whole, grid in zip(("first", "second"), (first, second), grids, strict=True):
+        try:
+            found = whole.free.fit if grid.runs == whole.runs else fit(LoopedLaw(), grid.columns, **options)
+        except ValueError as error:
+            raise ConfigError(f"phi of the {name} grid cannot be fitted: {error}") from None
+        if not found.identified or not found.replicates:
             raise ConfigError(
-                f"phi of the {name} grid is not identified ({one.status}), so no difference is; add runs"
+                f"phi of the {name} grid is not identified ({found.status}), so no difference is; add runs"
             )
-    one, two = fits
+        fits.append(found)
+    return DeltaPhi(
+        budgets=budgets,
+        shared=len(set(grids[0].runs) & set(grids[1].runs)),
+        together=_together(grids[0], grids[1], options),
+        **_apart(fits[0], fits[1]),
+    )
+
+
+def _apart(one: Fit, two: Fit) -> dict[str, Any]:
+    """By a law for each: the fields of `DeltaPhi`."""
     centre = two.estimates["phi"] - one.estimates["phi"]
     lost = 1 - (1 - one.failed_share) * (1 - two.failed_share)
     tail = (1 - CONFIDENCE) / 2 - lost
-    few = any(f.few_freedom is not None for f in fits)
-    if few:
-        (error_1, nu_1), (error_2, nu_2) = (_error(f) for f in fits)
+    if any(f.few_freedom is not None for f in (one, two)):
+        (error_1, nu_1), (error_2, nu_2) = _error(one), _error(two)
         error = math.hypot(error_1, error_2)
         nu = error**4 / (error_1**4 / nu_1 + error_2**4 / nu_2) if error > 0 else min(nu_1, nu_2)
         half = float(stats.t.ppf(1 - tail, nu)) * error if tail > 0 else math.inf
@@ -84,8 +150,25 @@ def delta_phi(first: IsoDepth, second: IsoDepth) -> DeltaPhi:
         ends = low, high
         positive = float((pairs > 0).mean())
         method = "two bootstraps over cells, percentiles over all pairs of replicates"
-    shared = len(set(first.runs) & set(second.runs))
-    return DeltaPhi(one.estimates["phi"], two.estimates["phi"], centre, ends, positive, method, shared)
+    return {
+        "first": one.estimates["phi"],
+        "second": two.estimates["phi"],
+        "difference": centre,
+        "interval": ends,
+        "positive": positive,
+        "method": method,
+    }
+
+
+def _together(first: Grid, second: Grid, options: dict[str, Any]) -> Estimate:
+    """`delta_phi` of `TOGETHER`."""
+    # Without a recurrence there is no phi: such a run says the same whichever grid it is counted to.
+    seen = {run for run in first.runs if run.num_recur == 1}
+    other = dataclasses.replace(second, runs=tuple(run for run in second.runs if run not in seen))
+    parts = [first.columns, other.columns]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns["grid"] = np.repeat([1.0, 2.0], [len(first.runs), len(other.runs)])
+    return fit(TOGETHER, columns, **options).parameters["delta_phi"]
 
 
 def _drawn(found: Fit) -> Array:
