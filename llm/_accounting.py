@@ -12,12 +12,14 @@ forward pass; attention scores are counted in full, not only the causal half; lo
 | `num_total` | with embedding and head, padded rows included: what the optimiser holds |
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm._blocks import MLP_FACTOR
 from llm._config import ModelConfig, RunConfig
 from llm._model import padded
+from llm._recurrences import recurrences
 
 ACTIVATIONS = 20
 """States of width d that a layer's backward pass keeps for each token; hidden ones count four times."""
@@ -133,12 +135,39 @@ def total(flops: Mapping[str, int]) -> int:
 
 
 def num_steps(config: RunConfig, vocabulary: int) -> int:
-    """Steps of a run: its tokens or its budget, rounded to whole batches, at least one."""
-    tokens = config.num_tokens
-    if config.budget is not None:
-        tokens = config.budget / total(training_flops(config.model, config.data.context, vocabulary))
-    assert tokens is not None
-    return max(1, round(tokens / config.batch_tokens))
+    """Steps of a run: its tokens or its budget, rounded to whole batches, at least one.
+
+    With `sampled` the steps' own recurrences are counted: many of them cost less than those at the mean.
+    """
+    if config.num_tokens is not None:
+        return max(1, round(config.num_tokens / config.batch_tokens))
+    assert config.budget is not None
+    if config.model.sampled is None:
+        return max(1, round(config.budget / (config.batch_tokens * _step_flops(config, vocabulary, 0))))
+    spent, step = 0.0, 0
+    while True:
+        cost = config.batch_tokens * _step_flops(config, vocabulary, step)
+        if spent + cost / 2 > config.budget:
+            return max(1, step)
+        spent, step = spent + cost, step + 1
+
+
+def _step_flops(config: RunConfig, vocabulary: int, step: int) -> int:
+    """Training FLOPs a token of this step."""
+    detached, kept = recurrences(config.model, config.seed, step)
+    return _training_flops(config.model, config.data.context, vocabulary, detached + kept, kept)
+
+
+@functools.lru_cache(maxsize=256)
+def _training_flops(config: ModelConfig, context: int, vocabulary: int, r: int, kept: int) -> int:
+    return total(training_flops(config, context, vocabulary, r, kept))
+
+
+def spent_flops(config: RunConfig, vocabulary: int, steps: int) -> float:
+    """Training FLOPs of a run's first steps."""
+    if config.model.sampled is None:
+        return float(steps * config.batch_tokens * _step_flops(config, vocabulary, 0))
+    return float(sum(config.batch_tokens * _step_flops(config, vocabulary, step) for step in range(steps)))
 
 
 def run_flops(config: RunConfig) -> int:
@@ -157,7 +186,8 @@ def memory_bytes(config: RunConfig) -> int:
     """Estimated memory of a training step, in bytes.
 
     Parameters with two moments before and after the step, gradients; of every executed layer what the
-    backward pass needs (with `rematerialise`: its input, and of one layer all), and logits with gradient.
+    backward pass needs (with `rematerialise`: its input, and of one layer all), and logits with gradient; or
+    the logits of a validation, if they take more than that. Of sampled recurrences, as many as there can be.
     """
     model, data = config.model, config.data
     vocabulary = data.tokenizer.size
@@ -166,9 +196,9 @@ def memory_bytes(config: RunConfig) -> int:
     heads = model.width // model.head_size
     entry = 4 if config.precision == "float32" else 2
     layer = entry * tokens * (ACTIVATIONS * model.width + 3 * heads * data.context)
-    kept = model.executed
-    if model.backprop_recurrences is not None:
-        kept = model.prelude + model.coda + min(model.num_recur, model.backprop_recurrences) * model.block
+    most = model.num_recur if model.sampled is None else model.sampled.most
+    kept = model.prelude + model.coda + min(most, model.backprop_recurrences or most) * model.block
     # Of one layer twice: what is computed again, and its gradient.
     states = entry * tokens * model.width * kept + 2 * layer if config.rematerialise else layer * kept
-    return weights + states + 4 * 4 * tokens * padded(vocabulary)
+    validation = 2 * 4 * config.evaluation.batch * data.context * padded(vocabulary)
+    return weights + max(states + 4 * 4 * tokens * padded(vocabulary), validation)

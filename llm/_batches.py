@@ -21,7 +21,8 @@ class Tokens:
 
     token_bytes: bytes of text that each id stands for (0: separator, special), for bits per byte.
     prefix_bytes: by how much their sum over a document exceeds its bytes (1 for Llama's tokenizer).
-    hash: sha256 of what a run can read from here. about: what it was made of, for a record.
+    hash: sha256 of what a run can read from here. origin: what it was made from, about: the same and more in
+    words, for a record.
     """
 
     train: Side
@@ -32,6 +33,7 @@ class Tokens:
     token_bytes: Int[np.ndarray, " vocabulary"]
     prefix_bytes: int
     hash: str
+    origin: dict[str, Any]
     about: dict[str, Any]
     folder: Path
 

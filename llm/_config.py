@@ -3,6 +3,7 @@
 Rules are checked where the object is made; the message names the field, the rule and the value.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from llm._injection import Injection, Linear, Passthrough
@@ -34,8 +35,8 @@ class ModelConfig:
 
     width: d. head_size: of each attention head. prelude, coda: their layers. layers: executed by all
     recurrences together; the block has layers / num_recur of them. num_recur: r. injection: how the prelude's
-    output enters the block; r = 1 has none (`passthrough`). backprop_recurrences: how many of the last
-    recurrences keep gradients, k (None: all). sampled: draw r anew in every step. mask_documents: no
+    output enters the block; with r = 1 it is always `passthrough`, none. backprop_recurrences: how many of
+    the last recurrences keep gradients, k (None: all). sampled: draw r anew in every step. mask_documents: no
     attention across documents of one sequence.
     """
 
@@ -70,10 +71,10 @@ class ModelConfig:
             most = self.num_recur if self.sampled is None else self.sampled.most
             if not 1 <= k <= most:
                 raise ValueError(f"backprop_recurrences is {k}: it must be from 1 to the recurrences, {most}")
-            if k < most and self.injected.once_params(self.num_recur):
+            if k < most and self.injected.untaught is not None:
                 raise ValueError(
                     f"backprop_recurrences is {k}: with injection {self.injected.kind} it must be {most} or "
-                    "left out, since what belongs to a recurrence without gradient would never be learnt"
+                    f"left out, since {self.injected.untaught} would never be learnt"
                 )
         if self.sampled is not None and self.sampled.most < self.num_recur:
             raise ValueError(
@@ -94,10 +95,10 @@ class ModelConfig:
 
     @property
     def injected(self) -> Injection:
-        """The injection, by default linear with recurrences and none without."""
-        if self.injection is not None:
-            return self.injection
-        return Linear() if self.num_recur > 1 else Passthrough()
+        """The injection: none without recurrences, else by default linear."""
+        if self.num_recur == 1:
+            return Passthrough()
+        return Linear() if self.injection is None else self.injection
 
     @property
     def executed(self) -> int:
@@ -159,7 +160,7 @@ class RunConfig:
             )
         for name in ("budget", "num_tokens"):
             value = getattr(self, name)
-            require(value is None or value > 0, name, value, "must be positive")
+            require(value is None or 0 < value < math.inf, name, value, "must be positive and finite")
         require(self.batch >= 1, "batch", self.batch, "must be at least 1")
         require(self.accumulation >= 1, "accumulation", self.accumulation, "must be at least 1")
         if self.batch % self.accumulation:

@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from llm._readers import CorpusError, below, checked_text, documents_of, nearest, stamp, states
+from llm._readers import (
+    CorpusError,
+    below,
+    checked_text,
+    documents_of,
+    is_text,
+    nearest,
+    pieces,
+    stamp,
+    states,
+)
 
 
 class Extent(NamedTuple):
@@ -68,13 +78,13 @@ class Embedded(Corpus):
 
     def documents(self, start: int = 0) -> Iterator[str]:
         for path in _standard_library()[start:]:
-            yield path.read_bytes().decode("utf-8", errors="replace")  # one file in Latin-1 is no obstacle
+            yield _bytes_of(path).decode("utf-8", errors="replace")  # one file in Latin-1 is no obstacle
 
     def fingerprint(self) -> str:
         root = _standard_library_root()
         content = hashlib.sha256()
         for path in _standard_library():
-            data = path.read_bytes()
+            data = _bytes_of(path)
             content.update(f"{path.relative_to(root).as_posix()}\0{len(data)}\0".encode() + data)
         return f"{self.version}, content sha256 {content.hexdigest()}"
 
@@ -84,7 +94,7 @@ class Embedded(Corpus):
 
     def extent(self) -> Extent:
         paths = _standard_library()
-        return Extent(len(paths), sum(path.stat().st_size for path in paths))
+        return Extent(len(paths), sum(size for _, size, _ in states(paths)))
 
 
 @dataclass(frozen=True)
@@ -93,23 +103,30 @@ class Files(Corpus):
 
     Hidden files are left out, links to folders not followed.
 
-    .jsonl, .ndjson and .parquet: a document is a row's `field`. Any other file is one document, UTF-8 text.
-    Text and JSON lines may be compressed (.gz).
+    .jsonl, .ndjson and .parquet: a document is a row's `field`. Any other file is one document, UTF-8 text;
+    but where it is the only file, it is cut at ends of lines into documents of 16384 characters or a little
+    more, since a document is either learnt from or held out. Text and JSON lines may be compressed (.gz).
+    pattern: of the names of files in folders ("*.txt"); files that `paths` names are taken whatever it is.
     """
 
     kind: ClassVar[str] = "files"
     paths: tuple[str, ...]
     field: str = "text"
+    pattern: str = "*"
 
     def __post_init__(self) -> None:
         if not self.paths:
             raise ValueError("paths is (): it must name at least one file or folder")
         _require_text("field", self.field)
+        _require_text("pattern", self.pattern)
         for path in self.paths:
             _require_text("paths", path)
 
     def documents(self, start: int = 0) -> Iterator[str]:
-        every = (text for path in self._files() for text in documents_of(path, self.field))
+        files = self._files()
+        every = (text for path in files for text in documents_of(path, self.field))
+        if len(files) == 1 and is_text(files[0]):
+            every = (piece for text in every for piece in pieces(text))
         return itertools.islice(every, start, None)
 
     def fingerprint(self) -> str:
@@ -121,15 +138,15 @@ class Files(Corpus):
 
     def extent(self) -> Extent:
         files = self._files()
-        tables = (".gz", ".jsonl", ".ndjson", ".parquet")
-        if any(path.suffix.lower() in tables for path in files):
+        if any(path.suffix.lower() == ".gz" or not is_text(path) for path in files):
             return Extent()
-        return Extent(len(files), sum(size for _, size, _ in states(files)))
+        return Extent(len(files) if len(files) > 1 else None, sum(size for _, size, _ in states(files)))
 
     def _files(self) -> list[Path]:
-        found = [path for name in self.paths for path in below(Path(name).expanduser())]
+        found = [path for name in self.paths for path in below(Path(name).expanduser(), self.pattern)]
         if not found:
-            raise CorpusError(f"empty corpus: no files in {', '.join(self.paths)}")
+            fitting = "" if self.pattern == "*" else f" that fit {self.pattern!r}"
+            raise CorpusError(f"empty corpus: no files{fitting} in {', '.join(self.paths)}")
         return found
 
 
@@ -232,6 +249,13 @@ def _standard_library() -> list[Path]:
     if not found:
         raise CorpusError(f"empty corpus: {root} holds no source; name a corpus of kind files")
     return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _require_text(name: str, value: str) -> None:

@@ -14,6 +14,7 @@ from llm._config import Evaluation
 from llm._layout import Layout
 from llm._loss import token_losses
 from llm._model import LoopedLM
+from llm._products import precise
 from llm._rules import require
 
 
@@ -39,25 +40,26 @@ def evaluate(
     """The model on the validation set.
 
     num_recur: r, by default the config's; looped models can be given more or fewer than they were trained
-    with. precision: of states and products. layout: over devices, by default one.
+    with. precision: of states and products. layout: over devices, by default those that the model is on.
 
     Raises ValueError: num_recur below 1, tokens of another vocabulary.
     """
-    evaluation, layout = evaluation or Evaluation(), layout or Layout()
+    evaluation, layout = evaluation or Evaluation(), layout or Layout.of(model)
     require(num_recur is None or num_recur >= 1, "num_recur", num_recur, "must be at least 1")
-    if tokens.vocabulary > model.vocabulary:
+    if tokens.vocabulary != model.vocabulary:
         raise ValueError(
             f"the tokens' vocabulary is {tokens.vocabulary}, the model's {model.vocabulary}: "
             "take the corpus that it was trained on"
         )
-    sums = _sums(tokens.separator, precision, layout)
+    sums = _sums(tokens.separator, tokens.prefix_bytes, precision, layout)
     lengths = jnp.asarray(tokens.token_bytes, jnp.int32)
     added = np.zeros(3)
     count = 0
     # A multiple of the devices, so that each has its share.
     size = -(-evaluation.batch // layout.devices) * layout.devices
     for batch, real in tokens.validation_batches(size, evaluation.sequences):
-        found = sums(model, layout.place(batch, axis=0), real, lengths, num_recur)
+        with precise(precision):
+            found = sums(model, layout.place(batch, axis=0), real, lengths, num_recur)
         added += [float(value) for value in found]
         count += real * (batch.shape[1] - 1)
     nats, byte_nats, num_bytes = added
@@ -65,8 +67,13 @@ def evaluate(
 
 
 @functools.lru_cache(maxsize=8)
-def _sums(separator: int, precision: str, layout: Layout) -> Callable[..., tuple[Array, Array, Array]]:
-    """Over the real sequences of a batch: nats of all tokens, of those that stand for bytes; bytes."""
+def _sums(
+    separator: int, prefix_bytes: int, precision: str, layout: Layout
+) -> Callable[..., tuple[Array, Array, Array]]:
+    """Over the real sequences of a batch: nats of all tokens, of those that stand for bytes; bytes.
+
+    A document's first token has `prefix_bytes` more than its text.
+    """
 
     def sums(
         model: LoopedLM, tokens: Array, real: Array, token_bytes: Array, num_recur: int | None
@@ -74,6 +81,7 @@ def _sums(separator: int, precision: str, layout: Layout) -> Callable[..., tuple
         is_real = (jnp.arange(tokens.shape[0]) < real)[:, None]
         losses = token_losses(model, tokens, num_recur, separator=separator, precision=precision) * is_real
         lengths = token_bytes[tokens[:, 1:]] * is_real
-        return jnp.sum(losses), jnp.sum(losses * (lengths > 0)), jnp.sum(lengths)
+        added = prefix_bytes * jnp.sum((tokens[:, :-1] == separator) & (lengths > 0))
+        return jnp.sum(losses), jnp.sum(losses * (lengths > 0)), jnp.sum(lengths) - added
 
     return jax.jit(sums, static_argnums=4, out_shardings=layout.copied)

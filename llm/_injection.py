@@ -28,6 +28,9 @@ class Injection(abc.ABC):
     labels: ClassVar[dict[str, str]] = {}
     """The optimiser's group of each learnt array: matrix or lane."""
 
+    untaught: ClassVar[str | None] = None
+    """What is not learnt where the first recurrences keep no gradient."""
+
     def draw(self, width: int, num_recur: int) -> Parameters:
         """What is learnt, untrained."""
         return {}
@@ -99,6 +102,7 @@ class Passthrough(Injection):
     """The block reads h; h_0 = e. With r = 1 this is a plain transformer."""
 
     kind: ClassVar[str] = "passthrough"
+    untaught: ClassVar[str | None] = "embedding and prelude, which the first recurrence alone reads,"
 
     def read(self, parameters: Parameters, e: Array, state: State, i: Any) -> Array:
         return state
@@ -115,6 +119,7 @@ class Hyperconnections(Injection):
 
     kind: ClassVar[str] = "hyperconnections"
     labels: ClassVar[dict[str, str]] = {"alpha": "lane", "mixing": "lane", "beta": "lane"}
+    untaught: ClassVar[str | None] = "what belongs to the first recurrences alone, and the prelude,"
     lanes: int = 2
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ One process drives all devices of its host; over several hosts, each runs the sa
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +34,24 @@ class Layout:
     def choose(cls, config: RunConfig) -> "Layout":
         """As many of JAX's devices as divide a batch; parameters divided where one device cannot hold them.
 
-        One holds them where `llm.memory_bytes` stays below `MEMORY_SHARE` of what it reports to have.
+        One holds them where `llm.memory_bytes` stays below `MEMORY_SHARE` of what it reports to have. Warns
+        of devices that are left without work; raises ValueError where a host would be.
         """
-        devices = math.gcd(len(jax.devices()), config.batch // config.accumulation)
+        every, part = len(jax.devices()), config.batch // config.accumulation
+        devices = math.gcd(every, part)
+        if devices < every:
+            told = f"batch / accumulation is {part}: it must be a multiple of the {every} devices"
+            if jax.process_count() > 1:
+                raise ValueError(told)
+            warnings.warn(f"{told} for all of them to work; {devices} of them will", stacklevel=2)
         limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
         return cls(devices, limit is not None and memory_bytes(config) > MEMORY_SHARE * limit)
+
+    @classmethod
+    def of(cls, model: Any) -> "Layout":
+        """Over the devices that the first array of a model is on."""
+        sharding = getattr(jax.tree.leaves(model)[0], "sharding", None)
+        return cls(1 if sharding is None else len(sharding.device_set))
 
     @property
     def mesh(self) -> Mesh:

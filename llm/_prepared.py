@@ -46,7 +46,8 @@ class LibraryTokenizer(Prepared):
         except CorpusError:
             raise
         except Exception as error:  # the library raises bare Exception
-            raise CorpusError(f"tokenizer {path} cannot be read: {error}") from error
+            said = getattr(error, "strerror", None) or error
+            raise CorpusError(f"tokenizer {path} cannot be read: {said}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True

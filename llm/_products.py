@@ -1,7 +1,14 @@
 """Products with matrices of weights, in the order of operations that a CPU does fastest."""
 
+from contextlib import AbstractContextManager
+
 import jax
 from jaxtyping import Array, Float
+
+
+def precise(precision: str) -> AbstractContextManager[None]:
+    """Within it, products of float32 are not rounded to fewer digits, as GPUs else do."""
+    return jax.default_matmul_precision("highest" if precision == "float32" else "default")
 
 
 @jax.custom_vjp

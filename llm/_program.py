@@ -6,7 +6,6 @@ recurrences without gradient are arguments, so that runs of one shape share a co
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -56,10 +55,10 @@ class Program:
 
 
 class Compiled(NamedTuple):
-    """The functions of a program."""
+    """The functions of a program, jitted: `step._cache_size()` tells how often it was compiled."""
 
-    draw: Callable[..., TrainState]
-    step: Callable[..., tuple[TrainState, Array]]
+    draw: Any
+    step: Any
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,6 +4,7 @@ Every error is a CorpusError that names the file, and the byte, line or row in i
 """
 
 import difflib
+import fnmatch
 import gzip
 import hashlib
 import json
@@ -16,20 +17,39 @@ from typing import Any, NoReturn
 ROWS = 8192
 """Rows of a Parquet table that are in memory at once."""
 
+JSON_LINES, TABLES = (".jsonl", ".ndjson"), (".parquet",)
+PACKED = (".7z", ".bz2", ".lz4", ".rar", ".tar", ".tgz", ".xz", ".zip", ".zst")
+
+PIECE = 2**14
+"""Characters, or a line more, of the documents that a single text file is cut into."""
+
 
 class CorpusError(ValueError):
     """A text source, a tokenizer or token shards that cannot be used: says which, where and what to do."""
 
 
+def suffix_of(path: Path) -> str:
+    """What a file is by its name, `.gz` aside."""
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file is one text, not rows of many."""
+    return suffix_of(path) not in JSON_LINES + TABLES
+
+
 def documents_of(path: Path, field: str) -> Iterator[str]:
     """The documents of one file, by its suffix (and `.gz`): rows of a table, or the whole text."""
-    suffix = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    suffix = suffix_of(path)
+    if suffix in PACKED:
+        told = f"{path} is packed as {suffix}, which is not read"
+        raise CorpusError(f"{told}: unpack it, compress it by gzip (.gz), or leave it out")
     try:
-        if suffix == ".parquet":
+        if suffix in TABLES:
             yield from _parquet(path, field)
             return
         with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            if suffix in (".jsonl", ".ndjson"):
+            if suffix in JSON_LINES:
                 yield from _json_lines(path, file, field)
             else:
                 yield _text(path, file.read(), 0).removeprefix("\ufeff")
@@ -57,12 +77,23 @@ def checked_text(value: Any, where: str, field: str) -> str:
     return value
 
 
-def below(path: Path) -> list[Path]:
-    """A file itself, or all files in a folder and its folders, sorted; no hidden ones."""
+def pieces(text: str) -> Iterator[str]:
+    """A text cut at ends of lines into pieces of `PIECE` characters or a line more, twice that at most."""
+    first = 0
+    while first < len(text):
+        end = text.find("\n", first + PIECE - 1, first + 2 * PIECE) + 1
+        end = end or min(first + 2 * PIECE, len(text))
+        yield text[first:end]
+        first = end
+
+
+def below(path: Path, pattern: str = "*") -> list[Path]:
+    """A file itself, or the files in a folder and its folders whose names fit, sorted; no hidden ones."""
     if path.is_dir():
         found = []
         for folder, folders, names in os.walk(path, onerror=_refuse):
             folders[:] = [name for name in folders if not name.startswith(".")]
+            names = fnmatch.filter(names, pattern)
             found += [Path(folder, name) for name in names if not name.startswith(".")]
         return sorted(found, key=lambda file: file.relative_to(path).as_posix())
     if not path.exists():
@@ -78,10 +109,10 @@ def stamp(files: list[Path]) -> str:
 def states(files: list[Path]) -> list[tuple[str, int, int]]:
     """Place, size in bytes and time of change of each file."""
     try:
-        stats = [(str(path.resolve()), path.stat()) for path in files]
+        stats = [(path.stat(), path) for path in files]  # a link to itself is refused here
     except OSError as error:
         _refuse(error)
-    return [(place, stat.st_size, stat.st_mtime_ns) for place, stat in stats]
+    return [(str(path.resolve()), stat.st_size, stat.st_mtime_ns) for stat, path in stats]
 
 
 def _refuse(error: OSError) -> NoReturn:

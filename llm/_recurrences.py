@@ -6,8 +6,8 @@ import numpy as np
 
 from llm._config import ModelConfig
 
-PURPOSE = 4
-"""Folded into the seed: no other stream of numbers has it."""
+PURPOSE = 2**62
+"""Beside the seed: no other stream of numbers has it, those of epochs have small ones."""
 
 
 class Recurrences(NamedTuple):

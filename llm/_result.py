@@ -36,9 +36,9 @@ class RunResult:
     """One trained model.
 
     losses: training loss of every step, in nats a token. steps: made; fewer than asked for where it diverged:
-    the loss of the last is not finite. num_tokens, flops: that were trained on and spent.
-    corpus, vocabulary: hash of the tokens, and how many there are to choose from. rates: of each group at
-    the first step.
+    the loss of the last, or of the validation after it, is not finite. num_tokens, flops: that were trained
+    on and spent. corpus, vocabulary: hash of the tokens, and how many there are to choose from. rates: of
+    each group at the first step.
     """
 
     config: RunConfig
@@ -63,10 +63,12 @@ class RunResult:
 class Snapshot:
     """Where a training stood: all that it needs to go on, to the last bit.
 
-    step: steps done. corpus: hash of the tokens that it learns from. arrays: by name.
+    step: steps done. config: hash of the run's config. corpus: of the tokens that it learns from. arrays: by
+    name.
     """
 
     step: int
+    config: str
     corpus: str
     arrays: dict[str, np.ndarray]
 

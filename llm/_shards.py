@@ -126,6 +126,13 @@ def _mapped(folder: Path, shard: Shard, form: ShardFormat) -> np.ndarray:
     return np.memmap(folder / shard.name, form.dtype, mode="r", shape=shape)
 
 
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a `write_atomic` that was killed has left; only where nobody else writes."""
+    for path in folder.glob(".*.*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """`data` at `path`, whole or not at all, also when the machine loses its power.
 

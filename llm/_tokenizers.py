@@ -6,6 +6,7 @@ before every document and which no text contains.
 """
 
 import abc
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ class FromFile(Tokenizer):
 
     @property
     def size(self) -> int:
-        return LibraryTokenizer(Path(self.path).expanduser(), self.separator).vocabulary
+        return _size(self)
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self._read()).hexdigest()
@@ -156,6 +157,12 @@ class _PreparedBytes(Prepared):
 
     def decode(self, ids: Iterable[int] | Integer[np.ndarray, " n"]) -> str:
         return bytes(int(id) for id in ids if id != self.separator).decode(errors="replace")
+
+
+@functools.lru_cache(maxsize=8)
+def _size(tokenizer: FromFile) -> int:
+    """Read once: a sweep asks for every job."""
+    return LibraryTokenizer(Path(tokenizer.path).expanduser(), tokenizer.separator).vocabulary
 
 
 def _first(documents: Iterator[str], num_bytes: int | None) -> Iterator[str]:

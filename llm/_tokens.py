@@ -14,7 +14,7 @@ from llm._batches import Tokens
 from llm._corpus import Corpus, Embedded
 from llm._pack import SIDES, OnProgress, Stream, finish, pack, training_documents
 from llm._readers import CorpusError
-from llm._shards import Shard, ShardFormat, Side, write_atomic
+from llm._shards import Shard, ShardFormat, Side, remove_temporaries, write_atomic
 from llm._tokenizers import Bytes, Prepared, Tokenizer
 
 FORMAT = 1
@@ -72,6 +72,7 @@ def build(config: DataConfig, cache: Path | None = None, on_progress: OnProgress
             raise CorpusError(f"{folder} cannot be written: {error.strerror or error}") from error
         try:
             if not (folder / META).exists():
+                remove_temporaries(folder)
                 _build(config, folder, fingerprint, on_progress)
         finally:
             lock.release()
@@ -137,7 +138,7 @@ def open_tokens(folder: Path, config: DataConfig | None = None, verify: bool = F
     if not sound:
         raise CorpusError(f"{folder} is damaged: {META} or {TOKEN_BYTES} is not as it was written; {remedy}")
     if config is not None:
-        _check_config(config, meta, folder)
+        _check_origin(config, meta["origin"], folder)
     form = ShardFormat(meta["context"] + 1, meta["vocabulary"])
     for side in SIDES:
         for shard in shards[side]:
@@ -153,6 +154,7 @@ def open_tokens(folder: Path, config: DataConfig | None = None, verify: bool = F
         token_bytes=np.frombuffer(lengths, "<i4"),
         prefix_bytes=meta["prefix_bytes"],
         hash=meta["hash"],
+        origin=meta["origin"],
         about={
             "corpus": meta["corpus"],
             "fingerprint": meta["origin"]["fingerprint"],
@@ -162,16 +164,27 @@ def open_tokens(folder: Path, config: DataConfig | None = None, verify: bool = F
     )
 
 
-def _check_config(config: DataConfig, meta: dict[str, Any], folder: Path) -> None:
-    """Raise CorpusError where shards were made with another config."""
-    expected = _origin(config, meta["origin"]["fingerprint"])
-    if config.context != meta["context"]:
-        told = f"{folder} holds sequences for context {meta['context']}, not {config.context}"
+def check_tokens(tokens: Tokens, config: DataConfig) -> None:
+    """Raise CorpusError where tokens were made with another context or tokenizer than the config has."""
+    _check_origin(config, tokens.origin, tokens.folder)
+
+
+def _check_origin(config: DataConfig, origin: dict[str, Any], folder: Path) -> None:
+    if config.context != origin["context"]:
+        told = f"{folder} holds sequences for context {origin['context']}, not {config.context}"
         raise CorpusError(f"{told}: set context to that, or build shards of your own")
-    for key in ("tokenizer", "tokenizer_content"):
-        if expected[key] != meta["origin"][key]:
-            told = f"{folder} was made with tokenizer {meta['origin'][key]}, not {expected[key]}"
-            raise CorpusError(f"{told}: take that tokenizer, or build shards of your own")
+    expected, content = _plain(config.tokenizer), config.tokenizer.fingerprint()
+    found = origin["tokenizer"]
+    if content:  # what is in a file counts, not where it lies
+        expected, found = ({**plain, "path": None} for plain in (expected, found))
+    if expected != found or content != origin["tokenizer_content"]:
+        told = f"{folder} was made with tokenizer {_said(origin['tokenizer'], origin['tokenizer_content'])}"
+        told += f", not {_said(_plain(config.tokenizer), content)}"
+        raise CorpusError(f"{told}: take that tokenizer, or build shards of your own")
+
+
+def _said(tokenizer: dict[str, Any], content: str) -> str:
+    return f"{tokenizer} (sha256 {content[:12]}…)" if content else str(tokenizer)
 
 
 def _origin(config: DataConfig, fingerprint: str) -> dict[str, Any]:

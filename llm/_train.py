@@ -5,20 +5,24 @@ a run that goes on from a snapshot ends with the same bits as one that never sto
 are pure functions of seed and step.
 """
 
+import hashlib
 import time
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
-from llm._accounting import num_steps, total, training_flops
+from llm._accounting import num_steps, spent_flops
 from llm._config import RunConfig
 from llm._evaluate import evaluate
 from llm._layout import Layout, whole
+from llm._pack import OnProgress as OnBuild
 from llm._peak import peak_flops
+from llm._products import precise
 from llm._program import Program, TrainState, compiled
 from llm._recurrences import recurrences
 from llm._result import OnProgress, Progress, RunResult, Snapshot, Speed, Validation
-from llm._tokens import Tokens, build
+from llm._tokens import Tokens, build, check_tokens
 
 SEGMENT_SECONDS = 1.0
 
@@ -33,26 +37,24 @@ def train(
     layout: Layout | None = None,
     resume: Snapshot | None = None,
     on_progress: OnProgress = lambda progress: None,
+    on_build: OnBuild | None = None,
 ) -> RunResult:
     """Train the model of `config`.
 
     tokens: what `config.data` asks for, if it has been built. layout: over devices, by default
     `Layout.choose`. resume: a snapshot of the same training. on_progress: is told about once a second; what
-    it raises ends the training.
+    it raises ends the training. on_build: the same while tokens are made.
 
     A loss that is not finite ends the training early; the result says so.
-    Raises ValueError where the snapshot is of another training, CorpusError where no tokens can be had.
+    Raises ValueError where the snapshot is of another training, CorpusError where no tokens can be had, or
+    those given were made with another context or tokenizer than `config.data` has.
     """
-    with jax.enable_x64(False), jax.default_matmul_precision(_products(config)):
-        training = _Training(config, tokens or build(config.data), layout)
+    with jax.enable_x64(False), precise(config.precision):
+        training = _Training(config, tokens or build(config.data, on_progress=on_build), layout)
         if resume is not None:
             training.restore(resume)
         training.run(on_progress)
         return training.result()
-
-
-def _products(config: RunConfig) -> str:
-    return "highest" if config.precision == "float32" else "default"
 
 
 class _Training:
@@ -60,6 +62,7 @@ class _Training:
 
     def __init__(self, config: RunConfig, tokens: Tokens, layout: Layout | None) -> None:
         part = config.batch // config.accumulation
+        check_tokens(tokens, config.data)
         self.config, self.tokens = config, tokens
         self.layout = layout or Layout.choose(config)
         if part % self.layout.devices:
@@ -76,6 +79,7 @@ class _Training:
         )
         key = jax.random.fold_in(jax.random.key(config.seed), DRAW)
         self.state: TrainState = self.draw(key)
+        self.identity = hashlib.sha256(repr(config).encode()).hexdigest()
         self.step = 0
         self.losses: list[float] = []
         self.validations: list[Validation] = []
@@ -88,11 +92,13 @@ class _Training:
         leaves = {f"{i:04d}": whole(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
         seen = np.array([(v.step, v.loss, v.bpb) for v in self.validations], np.float64).reshape(-1, 3)
         arrays = {**leaves, "losses": np.array(self.losses, np.float32), "validations": seen}
-        return Snapshot(self.step, self.tokens.hash, arrays)
+        return Snapshot(self.step, self.identity, self.tokens.hash, arrays)
 
     def restore(self, snapshot: Snapshot) -> None:
         if snapshot.corpus != self.tokens.hash:
             raise ValueError("the snapshot is of a training on other tokens: the corpus has changed since")
+        if snapshot.config != self.identity:
+            raise ValueError("the snapshot is of another training: its config was not this one")
         leaves, structure = jax.tree.flatten(self.state)
         names = [f"{i:04d}" for i in range(len(leaves))]
         arrays = [snapshot.arrays.get(name) for name in names]
@@ -112,17 +118,15 @@ class _Training:
         length = 1
         for stop in self.config.evaluation.at(self.steps)[len(self.validations) :]:
             while self.step < stop and not self.diverged:
-                began, first = time.monotonic(), self.timed_steps == 0 and self.seconds == 0.0
+                began, known = time.monotonic(), self.step_once._cache_size()
                 end = min(stop, self.step + length)
                 done = end - self.step
                 self._advance(end)
                 taken = time.monotonic() - began
-                if first:  # it compiles
-                    self.seconds = 1e-9
-                else:
+                if self.step_once._cache_size() == known:  # nothing was compiled
                     self.seconds += taken
                     self.timed_steps += done
-                length = max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken)))
+                length = _agreed(max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken))))
                 if self.step < stop and not self.diverged:
                     on_progress(self._progress(None))
             validation = self._validated()
@@ -154,8 +158,9 @@ class _Training:
 
     @property
     def diverged(self) -> bool:
-        """Whether the newest loss is not finite."""
-        return bool(self.losses) and not np.isfinite(self.losses[-1])
+        """Whether the newest loss, of training or of validation, is not finite."""
+        newest = [*self.losses[-1:], *(validation.loss for validation in self.validations[-1:])]
+        return not np.isfinite(newest).all()
 
     def _validated(self) -> Validation:
         if self.diverged:
@@ -172,14 +177,13 @@ class _Training:
     def result(self) -> RunResult:
         """What it reached."""
         config = self.config
-        per_token = self._flops()
         trained = self.step * config.batch_tokens
+        flops = spent_flops(config, self.tokens.vocabulary, self.step)
         speed = None
         if self.timed_steps:
             rate = self.timed_steps * config.batch_tokens / self.seconds
-            spent = rate * per_token / self.step if self.step else 0.0
             peak = peak_flops(config.precision) * self.layout.devices
-            speed = Speed(rate, spent, spent / peak)
+            speed = Speed(rate, rate * flops / trained, rate * flops / trained / peak)
         return RunResult(
             config,
             self.state.model,
@@ -187,28 +191,16 @@ class _Training:
             tuple(self.validations),
             self.diverged,
             trained,
-            per_token * config.batch_tokens,
+            flops,
             self.rates,
             self.tokens.hash,
             self.tokens.vocabulary,
             speed,
         )
 
-    def _flops(self) -> float:
-        """Training FLOPs a token, added over the steps that were made."""
-        config = self.config
-        by_count: dict[tuple[int, int], int] = {}
-        for step in range(self.step):
-            found = recurrences(config.model, config.seed, step)
-            by_count[found] = by_count.get(found, 0) + 1
-        return float(
-            sum(
-                count
-                * total(
-                    training_flops(
-                        config.model, config.data.context, self.tokens.vocabulary, detached + kept, kept
-                    )
-                )
-                for (detached, kept), count in by_count.items()
-            )
-        )
+
+def _agreed(length: int) -> int:
+    """That of the first process, whose clock decides: all save at the same steps, and only together."""
+    if jax.process_count() == 1:
+        return length
+    return int(multihost_utils.broadcast_one_to_all(np.int32(length)))

@@ -23,6 +23,9 @@ class Estimate:
 MATMUL_SHARE = 0.5
 """Training throughput over that of its bare matrix products (tests/benchmarks/README.md)."""
 
+LARGEST_PRODUCT = 10**9
+"""FLOPs of a product that the rate is taken from: some hundredths of a second."""
+
 COMPILE_SECONDS = 10.0
 """For each program of a worker."""
 
@@ -33,6 +36,7 @@ def estimate(spec: Spec, workers: int | None = None) -> Estimate:
     cores = len(_machine.available_cores())
     workers = min(workers or cores, len(jobs), cores)
     of_kind = kind(spec.kind)
+    num_bytes = max(of_kind.memory_bytes([job.config]) for job in jobs)
     rates: dict[tuple[int, int, int], float] = {}
     seconds = 0.0
     for job in jobs:
@@ -46,7 +50,7 @@ def estimate(spec: Spec, workers: int | None = None) -> Estimate:
         rows=sum(of_kind.num_rows(job.config) for job in jobs),
         flops=sum(job.flops for job in jobs),
         seconds=seconds / workers + programs * COMPILE_SECONDS,
-        bytes=max(of_kind.memory_bytes([job.config]) for job in jobs),
+        bytes=num_bytes,
         workers=workers,
     )
 
@@ -55,12 +59,15 @@ def _matmul_rate(rows: int, inner: int, columns: int) -> float:
     """FLOPs a second on (rows × inner) · (inner × columns) in float32, of one core if BLAS has one thread."""
     import numpy as np
 
+    # More rows do not change the rate, and the largest models have many.
+    rows = max(1, min(rows, LARGEST_PRODUCT // (2 * inner * columns)))
+    together = 20 if 2 * rows * inner * columns < LARGEST_PRODUCT // 20 else 1
     a, b = np.ones((rows, inner), np.float32), np.ones((inner, columns), np.float32)
     out = a @ b
     start, products = time.perf_counter(), 0
     while time.perf_counter() - start < 0.1:
-        for _ in range(20):
+        for _ in range(together):
             np.matmul(a, b, out=out)
-        products += 20
+        products += together
     used = time.perf_counter() - start
     return 2 * rows * inner * columns * products / used

@@ -73,12 +73,13 @@ class Progress(NamedTuple):
 
     done: the share that is done, 0 to 1. step: of the training. losses: newest held-out losses of each
     config by the names that its curves have, or None. checkpoint: where it stands; to be called at once.
+    None: there is nothing to save yet.
     """
 
     done: float
     step: int
     losses: list[dict[str, float]] | None
-    checkpoint: Callable[[], Checkpoint]
+    checkpoint: Callable[[], Checkpoint] | None
 
 
 class Result(NamedTuple):

@@ -134,7 +134,8 @@ class LM(Kind):
         def report(progress: "llm.Progress") -> None:
             def checkpoint() -> Checkpoint:
                 snapshot = progress.snapshot()
-                return Checkpoint(snapshot.arrays, {"step": snapshot.step, "corpus": snapshot.corpus})
+                about = {name: getattr(snapshot, name) for name in ("step", "config", "corpus")}
+                return Checkpoint(snapshot.arrays, about)
 
             share = progress.step / progress.steps
             on_progress(Progress(share, progress.step, [progress.losses], checkpoint))
@@ -143,6 +144,7 @@ class LM(Kind):
             config,
             resume=None if resume is None else Snapshot(arrays=resume.arrays, **resume.about),
             on_progress=report,
+            on_build=lambda _: on_progress(Progress(0.0, 0, None, None)),
         )
         return [_result(config, result)]
 

@@ -53,6 +53,9 @@ def report(error: Exception) -> NoReturn:
         if isinstance(error, BrokenPipeError):  # the reader has gone, and knows
             sys.exit(1)
         fail(f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}", 1)
+    corpora = sys.modules.get("llm._readers")  # no text is read where it is not loaded
+    if corpora is not None and isinstance(error, corpora.CorpusError):
+        fail(str(error), 1)
     if isinstance(error, RuntimeError) and "initialize backend" in str(error):
         fail(f"JAX finds no device: {' '.join(str(error).split())}", 1)
     raise error

@@ -9,6 +9,8 @@ for _number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Tests compile longer than they compute, and what is computed does not depend on this, but for rounding.
+os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}"
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps._terminal import console, fail
+from sweeps._terminal import console
 
 if TYPE_CHECKING:
     from llm import BuildProgress
@@ -34,24 +34,21 @@ def corpus(
         raise ConfigError(f"{spec} is of kind {asked.kind!r}: only language models, kind lm, read a corpus")
     from rich.table import Table
 
-    from llm import CorpusError, build
+    from llm import build
 
     table = Table("corpus", "tokenizer", "side", "documents", "tokens", "bytes", "sequences", "folder")
-    try:
-        for data in dict.fromkeys(config.data for config in asked.configs):
-            tokens = build(data, on_progress=_Watcher())
-            for side in ("train", "validation"):
-                about = tokens.about[side]
-                counts = (about[name] for name in ("documents", "tokens", "bytes", "sequences"))
-                table.add_row(
-                    str(tokens.about["corpus"]),
-                    f"{data.tokenizer.kind}, {tokens.vocabulary}",
-                    side,
-                    *(f"{count:,}" for count in counts),
-                    str(tokens.folder),
-                )
-    except CorpusError as error:
-        fail(str(error), 1)
+    for data in dict.fromkeys(config.data for config in asked.configs):
+        tokens = build(data, on_progress=_Watcher())
+        for side in ("train", "validation"):
+            about = tokens.about[side]
+            counts = (about[name] for name in ("documents", "tokens", "bytes", "sequences"))
+            table.add_row(
+                str(tokens.about["corpus"]),
+                f"{data.tokenizer.kind}, {tokens.vocabulary}",
+                side,
+                *(f"{count:,}" for count in counts),
+                str(tokens.folder),
+            )
     console().print(table)
 
 

@@ -140,14 +140,15 @@ class _Run:
         if progress.done == 1:
             return
         stop = self.stopped()
-        if stop or now - self.saved > max(self.task.every, self.saving / SAVING_SHARE):
-            self._save(progress)
+        due = stop or now - self.saved > max(self.task.every, self.saving / SAVING_SHARE)
+        if due and progress.checkpoint is not None:
+            self._save(progress.checkpoint)
         if stop:
             raise _Stopped
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, checkpoint: Callable[[], Checkpoint]) -> None:
         began = time.monotonic()
-        taken = progress.checkpoint()
+        taken = checkpoint()
         about = {
             **taken.about,
             "identity": self.identity,

@@ -24,6 +24,18 @@ used where it has them."""
 CELLS = ("budget", "num_recur")
 """Columns of the cells that the bootstrap draws, each with all its widths (arXiv:2604.21106)."""
 
+ALIKE = (
+    "corpus_hash",
+    "tokenizer",
+    "vocabulary",
+    "context",
+    "depth",
+    "optimiser",
+    "mask_documents",
+    "sampled_spread",
+)
+"""Columns that have one value in all runs of a grid, where the table has them."""
+
 SPENT_WITHIN, COUNTED_WITHIN = 0.05, 0.01  # of the budget, of N
 
 
@@ -84,8 +96,8 @@ class Grid:
 def read(table: "pl.DataFrame", injection: str | None = None) -> Grid:
     """The runs of a table; with `injection`, those of r = 1 and those that are injected so.
 
-    Raises ConfigError for a missing column, runs that belong to several grids or twice to one, and a single
-    r; BadTable for a value that is no number above zero.
+    Raises ConfigError for a missing column, runs that belong to several grids or twice to one, runs that
+    differ in one of `ALIKE`, and a single r; BadTable for a value that is no number above zero.
     """
     import polars as pl
 
@@ -103,6 +115,9 @@ def read(table: "pl.DataFrame", injection: str | None = None) -> Grid:
     kept = table.filter(good)
     diverged = len(table) - len(kept)
     optional = [name for name in ("flops", "backprop_recurrences") if name in known]
+    for name in ALIKE:
+        if name in known:
+            _one_value(kept, name)
     table, _ = valid(kept, "loss", COLUMNS, drop_invalid=False)
     table = numbers(table, optional)
     runs = [_run(row) for row in table.to_dicts()]
@@ -123,6 +138,22 @@ def _chosen(table: "pl.DataFrame", injection: str | None) -> "pl.DataFrame":
         raise ConfigError(f"injection {injection!r} is that of no run: {nearest(injection, looped)}")
     looped_otherwise = (pl.col("num_recur") > 1) & pl.col("injection").cast(pl.String).ne_missing(injection)
     return table.filter(~looped_otherwise.fill_null(False))
+
+
+def _one_value(table: "pl.DataFrame", name: str) -> None:
+    """Raise ConfigError where runs differ in what a grid holds fixed."""
+    values = table[name].unique(maintain_order=True).to_list()
+    if len(values) > 1:
+        first, other = (
+            f"{'none' if value is None else value} (budget {row['budget']:g}, num_recur "
+            f"{row['num_recur']:g}, width {row['width']:g})"
+            for value in values[:2]
+            for row in [table.filter(table[name].eq_missing(value)).row(0, named=True)]
+        )
+        raise ConfigError(
+            f"column {name!r} differs between runs: {first} and {other}; what that changes is not what a "
+            "recurrence is worth: leave out the runs of one"
+        )
 
 
 def _run(row: dict[str, Any]) -> Run:

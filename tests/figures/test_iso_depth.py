@@ -11,6 +11,9 @@ import pytest
 from figures import iso_depth
 from sweeps._source import open_source
 from sweeps.iso_depth import COLUMNS, analyse
+from sweeps.iso_depth._frontier import frontier, orders
+from sweeps.iso_depth._grid import read
+from sweeps.laws import Huber, LoopedLaw, fit
 from tests.sweeps.iso_depth_grid import BUDGETS, RECURRENCES, WIDTHS, by_law, runs
 
 QUICK = {"resamples": 40, "starts": 4}
@@ -43,10 +46,10 @@ def test_profiles(panels, found):
 
 def test_the_frontier_is_the_laws(panels, found):
     """The line of each r is the joint law at its best sizes."""
-    for frontier in panels.frontiers:
-        wanted = [row["loss"] for row in found.optima if row["num_recur"] == frontier.num_recur]
-        assert np.interp(BUDGETS[::2], frontier.x, frontier.y) == pytest.approx(wanted[::2], rel=1e-9)
-        assert len(frontier.cells) == len(BUDGETS)
+    for line in panels.frontiers:
+        wanted = [row["loss"] for row in found.optima if row["num_recur"] == line.num_recur]
+        assert np.interp(BUDGETS[::2], line.x, line.y) == pytest.approx(wanted[::2], rel=1e-9)
+        assert len(line.cells) == len(BUDGETS)
 
 
 def test_residuals_are_predicted_less_observed(panels, found):
@@ -116,8 +119,10 @@ TABLES = Path(iso_depth.__file__).parent / "tables"
 def test_stored_fits_are_those_of_their_tables(path):
     """What the repository says of a grid follows from its table: estimates, losses and order."""
     stored = json.loads(path.with_suffix(".json").read_text())
-    opened = open_source(path, "looped", also=(*COLUMNS, "flops"))
-    found = analyse(opened.table, resamples=20, starts=16)
-    assert found.phi.estimate == pytest.approx(stored["phi"]["estimate"], rel=1e-6)
-    assert found.monotone == stored["monotone"] and len(found.runs) == len(stored["runs"])
-    assert [cell.loss for cell in found.cells] == pytest.approx([cell["loss"] for cell in stored["cells"]])
+    grid = read(open_source(path, "looped", also=(*COLUMNS, "flops")).table)
+    found = fit(LoopedLaw(), grid.columns, objective=Huber(1e-3), interval="none", starts=16)
+    assert found.estimates["phi"] == pytest.approx(stored["phi"]["estimate"], rel=1e-6)
+    cells = frontier(grid)
+    assert all(order.rises for order in orders(cells)) == stored["monotone"]
+    assert [cell.loss for cell in cells] == pytest.approx([cell["loss"] for cell in stored["cells"]])
+    assert len(grid.runs) == len(stored["runs"])

@@ -18,6 +18,7 @@ import pytest
 from llm import (
     Additive,
     DataConfig,
+    Evaluation,
     Hyperconnections,
     Layout,
     Linear,
@@ -34,8 +35,10 @@ from llm import (
     total,
     training_flops,
 )
+from llm._accounting import spent_flops
 from llm._optim import GROUPS
 from llm._program import Program, compiled
+from llm._recurrences import recurrences
 from sweeps.laws import LoopedDesign
 
 CONTEXT, VOCABULARY = 2048, 32_001
@@ -262,6 +265,33 @@ def test_flops_of_a_run_are_what_was_asked_for():
     assert run_flops(config) == 1e6 * total(training_flops(model, CONTEXT, 256))
 
 
+@pytest.mark.parametrize("k", [None, 2, 6])
+def test_sampled_recurrences_spend_the_budget(k):
+    """The steps that are drawn cost the budget, to half a step, though most of them are not the mean one."""
+    sampled = SampledRecurrences(most=6)
+    model = ModelConfig(width=8, head_size=4, layers=4, num_recur=4, sampled=sampled, backprop_recurrences=k)
+    config = RunConfig(model=model, data=DataConfig(context=CONTEXT), budget=1e9, batch=2)
+    steps = num_steps(config, 256)
+    spent = [spent_flops(config, 256, count) for count in (steps - 1, steps, steps + 1)]
+    assert steps > 50 and spent[0] < 1e9 < spent[2]
+    assert abs(spent[1] - 1e9) <= max(spent[2] - spent[1], spent[1] - spent[0]) / 2
+
+
+def test_flops_spent_are_added_over_the_steps():
+    """Truncated: the formula's, times tokens. Sampled: those of the recurrences that the steps have."""
+    truncated = ModelConfig(width=8, head_size=4, layers=4, num_recur=4, backprop_recurrences=2)
+    config = RunConfig(model=truncated, data=DataConfig(context=CONTEXT), budget=1e9, batch=2)
+    each = total(training_flops(truncated, CONTEXT, 256, 4, 2))
+    assert each < total(training_flops(truncated, CONTEXT, 256, 4, 4))
+    assert spent_flops(config, 256, 7) == 7 * config.batch_tokens * each
+    model = dataclasses.replace(truncated, sampled=SampledRecurrences(most=6))
+    config = dataclasses.replace(config, model=model)
+    drawn = [recurrences(model, config.seed, step) for step in range(7)]
+    assert len(set(drawn)) > 1
+    each = [total(training_flops(model, CONTEXT, 256, one.detached + one.kept, one.kept)) for one in drawn]
+    assert spent_flops(config, 256, 7) == config.batch_tokens * sum(each)
+
+
 # Memory.
 
 
@@ -343,5 +373,6 @@ def test_memory_grows_with_what_it_holds():
         of(rematerialise=True),
     ):
         assert less < base
+    assert of(evaluation=Evaluation(batch=4096)) > base
     ordered = [of(k=k) for k in (1, 2, 3, 4)]
     assert all(one < other for one, other in itertools.pairwise(ordered)) and ordered[-1] == base

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from llm._corpus import LEFT_OUT, Corpus, Embedded, Files, Hub, _standard_library
-from llm._readers import CorpusError
+from llm._readers import PIECE, CorpusError
 
 TEXTS = ["one", "zwei Wörter", "три", "𝟜\nlines", ""]
 
@@ -45,6 +45,14 @@ def test_embedded_is_the_standard_library_without_tests_and_packages() -> None:
     assert corpus.fingerprint() == Embedded().fingerprint()
 
 
+def test_an_embedded_file_that_cannot_be_read_is_named(monkeypatch, tmp_path) -> None:
+    """A file of the standard library that has gone since it was listed."""
+    monkeypatch.setattr("llm._corpus._standard_library", lambda: [tmp_path / "gone.py"])
+    for read in (Embedded().fingerprint, Embedded().extent, lambda: list(Embedded().documents())):
+        with pytest.raises(CorpusError, match="gone.py cannot be read: No such file"):
+            read()
+
+
 def test_an_embedded_corpus_without_source_is_refused(monkeypatch, tmp_path) -> None:
     """A Python without its library's source has nothing to read, and says what to do."""
     monkeypatch.setattr("llm._corpus._standard_library_root", lambda: tmp_path)
@@ -59,6 +67,42 @@ def test_text_files_are_one_document_each_byte_for_byte(tmp_path) -> None:
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"packed"))
     (tmp_path / "d.txt").write_bytes(b"\xef\xbb\xbfmarked")
     assert _read(tmp_path) == ["# Ä\r\nb\n", "no suffix", "packed", "marked"]
+
+
+def test_a_single_text_is_cut_into_documents(tmp_path) -> None:
+    """A file that is the whole corpus is cut at ends of lines, or where a line is too long, and nothing is
+    lost; beside another file it is one document."""
+    lines = "".join(f"line {i} " + "x" * (i * 37 % 900) + "\r\n" for i in range(300))
+    text = lines + "y" * 5 * PIECE + "\nend"
+    path = tmp_path / "input.txt"
+    path.write_bytes(text.encode())
+    documents = _read(path)
+    assert "".join(documents) == text and len(documents) > 10
+    assert all(PIECE <= len(piece) <= 2 * PIECE for piece in documents[:-1])
+    assert sum(not piece.endswith("\n") for piece in documents) <= 4
+    assert list(Files((str(path),)).documents(start=3)) == documents[3:]
+    assert Files((str(tmp_path),)).extent() == (None, len(text))
+    (tmp_path / "other.txt").write_text("short")
+    assert _read(tmp_path) == [text, "short"]
+
+
+def test_a_pattern_chooses_files_of_folders(tmp_path) -> None:
+    """Files whose names do not fit are left out of folders, and taken where they are named."""
+    for name in ("a.txt", "b.png", "c/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert _read(tmp_path, pattern="*.txt") == ["a.txt", "c/d.txt"]
+    assert _read(tmp_path / "b.png", tmp_path / "c", pattern="*.txt") == ["b.png", "c/d.txt"]
+    with pytest.raises(CorpusError, match=r"empty corpus: no files that fit '\*\.md' in "):
+        _read(tmp_path, pattern="*.md")
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.jsonl.zst", "a.tar.gz", "a.TGZ"])
+def test_packed_files_are_refused_by_name(tmp_path, name) -> None:
+    """What is not read is not taken for a text."""
+    (tmp_path / name).write_bytes(gzip.compress(b"plain", mtime=0))
+    with pytest.raises(CorpusError, match=rf"{name} is packed as \.[a-zA-Z]+, which is not read: unpack it"):
+        _read(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.ndjson", "rows.jsonl.gz", "rows.parquet"])
@@ -169,6 +213,10 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone.txt")
     with pytest.raises(CorpusError, match="gone.txt cannot be read|link cannot be read: No such file"):
         Files((str(tmp_path),)).fingerprint()
+    (tmp_path / "link").unlink()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(CorpusError, match="loop cannot be read: Too many levels of symbolic links"):
+        Files((str(tmp_path),)).fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -177,6 +225,7 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
         (lambda: Files(()), r"paths is \(\): it must name at least one"),
         (lambda: Files(("",)), "paths is '': it must not be empty"),
         (lambda: Files(("a",), field=" "), "field is ' ': it must not be empty"),
+        (lambda: Files(("a",), pattern=""), "pattern is '': it must not be empty"),
         (lambda: Hub(""), "dataset is '': it must not be empty"),
         (lambda: Hub("x", subset=""), "subset is '': it must not be empty"),
         (lambda: Hub("x", limit=0), "limit is 0: it must be at least 1; leave it out to read everything"),

@@ -40,6 +40,16 @@ def test_mean_over_all_tokens(model, tokens, num_recur):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_a_space_of_the_tokenizers_own_is_no_byte(model, tokens):
+    """Where the first token of a document counts a byte that its text has not, bits a byte leave it out."""
+    every = np.concatenate([batch[:real] for batch, real in tokens.validation_batches(1)])
+    num_bytes = np.sum(every[:, 1:] != 255)
+    begun = np.sum((every[:, :-1] == 255) & (every[:, 1:] != 255))
+    plain, found = evaluate(model, tokens), evaluate(model, dataclasses.replace(tokens, prefix_bytes=1))
+    assert begun > 0 and found.loss == plain.loss
+    assert found.bpb == pytest.approx(plain.bpb * num_bytes / (num_bytes - begun), rel=1e-6)
+
+
 def test_default_is_the_trained_number(model, tokens):
     """Without a number of recurrences it is the config's; another gives another loss."""
     assert evaluate(model, tokens) == evaluate(model, tokens, num_recur=2)
@@ -62,6 +72,7 @@ def test_errors(model, tokens):
     """No recurrences, and tokens that the model has no rows for, are refused."""
     with pytest.raises(ValueError, match="num_recur is 0: it must be at least 1"):
         evaluate(model, tokens, num_recur=0)
-    small = dataclasses.replace(model, vocabulary=200)
-    with pytest.raises(ValueError, match="the tokens' vocabulary is 256, the model's 200"):
-        evaluate(small, tokens)
+    for vocabulary in (200, 4096):
+        other = dataclasses.replace(model, vocabulary=vocabulary)
+        with pytest.raises(ValueError, match=f"the tokens' vocabulary is 256, the model's {vocabulary}"):
+            evaluate(other, tokens)

@@ -1,6 +1,7 @@
 """Configs of language models: rules, what follows from them, and the way through JSON and TOML."""
 
 import json
+import math
 import re
 import tomllib
 from typing import Any
@@ -66,6 +67,12 @@ LANES = Hyperconnections(2)
         ),
         (
             ModelConfig,
+            {"num_recur": 4, "backprop_recurrences": 2, "injection": Passthrough()},
+            "backprop_recurrences is 2: with injection passthrough it must be 4 or left out, since embedding "
+            "and prelude",
+        ),
+        (
+            ModelConfig,
             {"num_recur": 4, "sampled": SampledRecurrences(most=3)},
             "sampled.most is 3: it must be at least num_recur, 4",
         ),
@@ -81,8 +88,9 @@ LANES = Hyperconnections(2)
             {"budget": 1.0, "num_tokens": 1.0},
             "budget is 1.0 and num_tokens is 1.0: set exactly one of them",
         ),
-        (RunConfig, {"budget": 0.0}, "budget is 0.0: it must be positive"),
-        (RunConfig, {"num_tokens": -1.0}, "num_tokens is -1.0: it must be positive"),
+        (RunConfig, {"budget": 0.0}, "budget is 0.0: it must be positive and finite"),
+        (RunConfig, {"budget": math.inf}, "budget is inf: it must be positive and finite"),
+        (RunConfig, {"num_tokens": -1.0}, "num_tokens is -1.0: it must be positive and finite"),
         (RunConfig, {"budget": 1.0, "batch": 0}, "batch is 0: it must be at least 1"),
         (RunConfig, {"budget": 1.0, "accumulation": 0}, "accumulation is 0: it must be at least 1"),
         (
@@ -131,6 +139,7 @@ def test_defaults_are_the_papers():
     run = RunConfig(budget=1e18)
     assert run.batch_tokens == 2**18 and run.optimiser == MuonH() and run.precision == "float32"
     assert ModelConfig(num_recur=2, injection=Additive()).injected == Additive()
+    assert ModelConfig(num_recur=1, injection=Additive()).injected == Passthrough()
 
 
 @hypothesis.given(st.integers(1, 30), st.integers(1, 1000))

@@ -18,8 +18,8 @@ from llm._batches import _permutation
 from llm._corpus import Embedded, Files
 from llm._pack import UNFINISHED, side_of, training_documents
 from llm._readers import CorpusError
-from llm._tokenizers import Bytes, TrainedBPE
-from llm._tokens import META, DataConfig, Tokens, build, default_cache, open_tokens
+from llm._tokenizers import Bytes, FromFile, TrainedBPE
+from llm._tokens import META, DataConfig, Tokens, build, check_tokens, default_cache, open_tokens
 
 SEPARATOR = 255
 SHARE = 0.3
@@ -457,6 +457,35 @@ def test_shards_of_another_config_are_refused(tokens) -> None:
         open_tokens(tokens.folder, DataConfig(context=31))
     with pytest.raises(CorpusError, match="was made with tokenizer .*'bytes'.*, not .*'bpe'"):
         open_tokens(tokens.folder, dataclasses.replace(config, tokenizer=TrainedBPE(300)))
+
+
+def test_a_tokenizer_is_known_by_its_content(tmp_path) -> None:
+    """Shards made with a tokenizer.json are opened with a copy of it, wherever it lies, and with no other."""
+    folder = tmp_path / "made"
+    made = build(_config(tmp_path, tokenizer=TrainedBPE(260)), folder).folder / "tokenizer.json"
+    paths = [tmp_path / "one.json", tmp_path / "copy.json", tmp_path / "other.json"]
+    for path in paths:
+        path.write_bytes(made.read_bytes())
+    paths[-1].write_text(json.dumps(json.loads(made.read_text()) | {"padding": None}, indent=1))
+    one, copy, other = (
+        _config(tmp_path, tokenizer=FromFile(str(path), separator=TrainedBPE.SEPARATOR)) for path in paths
+    )
+    tokens = build(one, folder)
+    assert open_tokens(tokens.folder, copy).hash == tokens.hash
+    check_tokens(tokens, copy)
+    with pytest.raises(CorpusError, match=r"one.json'.*sha256 .*, not .*other.json'.*: take that tokenizer"):
+        check_tokens(tokens, other)
+
+
+def test_what_a_killed_build_was_writing_is_removed(tmp_path) -> None:
+    """The next build of the same shards clears it away."""
+    config = _config(tmp_path)
+    folder = build(config, tmp_path / "cache").folder
+    (folder / META).unlink()
+    left = folder / ".train-00000.bin.abcd1234"
+    left.write_bytes(b"half")
+    build(config, tmp_path / "cache")
+    assert not left.exists() and (folder / META).exists()
 
 
 def test_ids_outside_the_vocabulary_are_refused(tmp_path, tokens, monkeypatch) -> None:

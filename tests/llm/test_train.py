@@ -12,21 +12,25 @@ import pytest
 
 from llm import (
     AdamW,
+    CorpusError,
     DataConfig,
     Evaluation,
     Files,
+    HeldOut,
     Layout,
     Linear,
     ModelConfig,
     MuonH,
     RunConfig,
     SampledRecurrences,
+    TrainedBPE,
     _train,
     build,
     num_steps,
     train,
 )
 from llm._program import Program, compiled
+from sweeps._lm import _result
 
 OPTIMISER = MuonH(matrix=0.04, embedding=0.1, head=0.02)
 
@@ -111,12 +115,13 @@ def test_resume(config, tokens, at, monkeypatch):
 
 
 def test_snapshot_of_another(config, tokens):
-    """A snapshot of other shapes or of another corpus is refused."""
+    """A snapshot of another config, of other arrays or of another corpus is refused."""
     saved = []
     train(config, tokens=tokens[1], on_progress=lambda progress: saved.append(progress.snapshot()))
-    wider = dataclasses.replace(config, model=dataclasses.replace(config.model, width=12))
+    with pytest.raises(ValueError, match="of another training: its config was not this one"):
+        train(dataclasses.replace(config, seed=4), tokens=tokens[1], resume=saved[0])
     with pytest.raises(ValueError, match="its arrays have other shapes"):
-        train(wider, tokens=tokens[1], resume=saved[0])
+        train(config, tokens=tokens[1], resume=dataclasses.replace(saved[0], arrays={}))
     with pytest.raises(ValueError, match="the corpus has changed"):
         train(config, tokens=tokens[1], resume=dataclasses.replace(saved[0], corpus="other"))
 
@@ -161,13 +166,48 @@ def test_divergence_is_recorded(config, tokens):
     assert result.num_tokens == result.steps * 8 * 16
 
 
-def test_nothing_is_saved_of_a_diverged_state(config, tokens):
+def test_divergence_of_a_validation_is_recorded(config, tokens, monkeypatch):
+    """So is a held-out loss that is not finite where the training loss still was: in the result and in the
+    record of a sweep alike, and nothing goes on from there."""
+    monkeypatch.setattr(_train, "evaluate", lambda *_, **__: HeldOut(np.nan, np.nan))
+    seen = []
+    result = train(config, tokens=tokens[1], on_progress=seen.append)
+    assert result.diverged and result.steps == 5 and np.isfinite(result.losses).all()
+    assert all("validation" not in progress.losses for progress in seen)
+    recorded = _result(config, result)
+    assert recorded.diverged == "loss not finite at step 5" and recorded.rows[0]["status"] == "diverged"
+
+
+def test_tokens_of_another_config(config, tokens):
+    """Tokens of another context, or made by another tokenizer, are refused before anything is counted."""
+    longer = dataclasses.replace(config, data=dataclasses.replace(config.data, context=32))
+    with pytest.raises(CorpusError, match="holds sequences for context 16, not 32"):
+        train(longer, tokens=tokens[1])
+    other = dataclasses.replace(config, data=dataclasses.replace(config.data, tokenizer=TrainedBPE(300)))
+    with pytest.raises(CorpusError, match="was made with tokenizer .*'bytes'.*, not .*'bpe'"):
+        train(other, tokens=tokens[1])
+
+
+def test_a_build_can_be_stopped(config, tmp_path):
+    """Where tokens are made first, what `on_build` raises ends it."""
+
+    def stop(progress):
+        raise Cut(progress.stage)
+
+    (tmp_path / "new.txt").write_text("some text")
+    corpus = Files((str(tmp_path / "new.txt"),))
+    with pytest.raises(Cut, match="tokens"):
+        train(dataclasses.replace(config, data=DataConfig(corpus=corpus)), on_build=stop)
+
+
+def test_nothing_is_saved_of_a_diverged_state(config, tokens, monkeypatch):
     """No snapshot is offered from the step on at which the loss was not finite."""
+    monkeypatch.setattr(_train, "SEGMENT_SECONDS", 0.0)
     wild = AdamW(matrix=1e30, embedding=1e30, head=1e30)
     seen = []
     run = dataclasses.replace(config, optimiser=wild)
     result = train(run, tokens=tokens[1], on_progress=seen.append)
-    assert all(progress.step < result.steps for progress in seen)
+    assert seen and all(progress.step < result.steps for progress in seen)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +283,7 @@ for name, layout in {"one": Layout(1), "data": Layout(4), "divided": Layout(4, d
     found[name] = {
         "losses": result.losses.tolist(),
         "validation": result.validations[-1].loss,
+        "alone": evaluate(result.model, tokens).loss,
         "again": again.losses.tolist(),
         "pieces": sorted({leaf.addressable_shards[0].data.size / leaf.size
                           for leaf in jax.tree.leaves(result.model)}),
@@ -267,6 +308,7 @@ def test_sharded_equals_single(tokens):
         np.testing.assert_allclose(found[name]["losses"], found["one"]["losses"], rtol=1e-4)
         assert found[name]["validation"] == pytest.approx(found["one"]["validation"], rel=1e-4)
         assert found[name]["again"] == found[name]["losses"]
+        assert found[name]["alone"] == found[name]["validation"]
     assert found["data"]["pieces"] == [1.0]
     assert found["divided"]["pieces"][0] == 0.25
 
@@ -349,4 +391,8 @@ def test_layout_divides_what_does_not_fit(config, monkeypatch):
     for limit, divided in ((10**9, False), (10**4, True)):
         monkeypatch.setattr("jax.devices", lambda limit=limit: [Device(limit)] * 6)
         monkeypatch.setattr("jax.local_devices", lambda limit=limit: [Device(limit)] * 6)
-        assert Layout.choose(config) == Layout(2, divided)  # the batch has 8 sequences
+        with pytest.warns(UserWarning, match="is 8: .* multiple of the 6 devices .* 2 of them will"):
+            assert Layout.choose(config) == Layout(2, divided)
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    with pytest.raises(ValueError, match="batch / accumulation is 8: it must be a multiple of the 6"):
+        Layout.choose(config)

@@ -510,6 +510,13 @@ class TestRun:
         assert instant == [] and list(tmp_path.iterdir()) == []
         assert os.environ["OPENBLAS_NUM_THREADS"] == "1"  # the rate it measures is that of one core
 
+    def test_a_tokenizer_that_is_not_there(self, call, tmp_path, monkeypatch):
+        """What a corpus or tokenizer lacks is a sentence, also before anything runs."""
+        monkeypatch.chdir(tmp_path)
+        done = call("run", "llm_paper", "--dry-run")
+        assert_one_sentence(done, 1)
+        assert "tokenizer tokenizer.json cannot be read: No such file" in done.err
+
     def test_no_device(self, spawn, tiny_file, tmp_path):
         """Where JAX finds no device, that is the reason, in a sentence."""
         done = spawn("doctor", JAX_PLATFORMS="nothing")

@@ -417,6 +417,15 @@ class TestTable:
         with pytest.raises(ConfigError, match="the joint law cannot be fitted: .* need at least"):
             analyse(rows[:6].vstack(rows[4:5].with_columns(num_recur=pl.lit(2.0), seed=pl.lit(4, pl.Int32))))
 
+    @pytest.mark.parametrize(("name", "values"), [("context", (64, 128)), ("corpus_hash", ("a", None))])
+    def test_two_grids_in_one(self, rows, name, values):
+        """Runs that differ in what a grid holds fixed are refused, with a run of each kind."""
+        mixed = pl.when(pl.col("width") == 160).then(pl.lit(values[1])).otherwise(pl.lit(values[0]))
+        told = rf"column '{name}' differs between runs: .*width 96\) and .*width 160\); what that changes"
+        with pytest.raises(ConfigError, match=told):
+            read(rows.with_columns(mixed.alias(name)))
+        assert read(rows.with_columns(pl.lit(values[0]).alias(name))).runs == read(rows).runs
+
     def test_odd_counts(self, rows):
         """FLOPs off the budget, and a num_params that is something else, are said."""
         more = rows.with_columns(
