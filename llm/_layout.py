@@ -60,6 +60,11 @@ class Layout:
             raise ValueError(f"devices is {self.devices}: there are {len(jax.devices())}")
         return Mesh(np.array(jax.devices()[: self.devices]), ("batch",))
 
+    @property
+    def spans_processes(self) -> bool:
+        """Whether other processes have a part in it."""
+        return not self.copied.is_fully_addressable
+
     def of_tokens(self, axis: int) -> NamedSharding:
         """Of an array whose `axis` counts sequences."""
         return NamedSharding(self.mesh, PartitionSpec(*[None] * axis, "batch"))

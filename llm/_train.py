@@ -126,7 +126,7 @@ class _Training:
                 if self.step_once._cache_size() == known:  # nothing was compiled
                     self.seconds += taken
                     self.timed_steps += done
-                length = _agreed(max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken))))
+                length = self._agreed(max(1, min(2 * length, int(SEGMENT_SECONDS * done / taken))))
                 if self.step < stop and not self.diverged:
                     on_progress(self._progress(None))
             validation = self._validated()
@@ -134,6 +134,12 @@ class _Training:
             if self.diverged:  # said by the result alone: nothing is to go on from here
                 return
             on_progress(self._progress(validation))
+
+    def _agreed(self, length: int) -> int:
+        """That of the first process, whose clock decides: all save at the same steps, and only together."""
+        if not self.layout.spans_processes:
+            return length
+        return int(multihost_utils.broadcast_one_to_all(np.int32(length)))
 
     def _progress(self, validation: Validation | None) -> Progress:
         losses = {"train": self.losses[-1]}
@@ -197,10 +203,3 @@ class _Training:
             self.tokens.vocabulary,
             speed,
         )
-
-
-def _agreed(length: int) -> int:
-    """That of the first process, whose clock decides: all save at the same steps, and only together."""
-    if jax.process_count() == 1:
-        return length
-    return int(multihost_utils.broadcast_one_to_all(np.int32(length)))

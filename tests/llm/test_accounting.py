@@ -270,7 +270,7 @@ def test_sampled_recurrences_spend_the_budget(k):
     """The steps that are drawn cost the budget, to half a step, though most of them are not the mean one."""
     sampled = SampledRecurrences(most=6)
     model = ModelConfig(width=8, head_size=4, layers=4, num_recur=4, sampled=sampled, backprop_recurrences=k)
-    config = RunConfig(model=model, data=DataConfig(context=CONTEXT), budget=1e9, batch=2)
+    config = RunConfig(model=model, data=DataConfig(context=16), budget=1e9, batch=2)
     steps = num_steps(config, 256)
     spent = [spent_flops(config, 256, count) for count in (steps - 1, steps, steps + 1)]
     assert steps > 50 and spent[0] < 1e9 < spent[2]
@@ -280,15 +280,15 @@ def test_sampled_recurrences_spend_the_budget(k):
 def test_flops_spent_are_added_over_the_steps():
     """Truncated: the formula's, times tokens. Sampled: those of the recurrences that the steps have."""
     truncated = ModelConfig(width=8, head_size=4, layers=4, num_recur=4, backprop_recurrences=2)
-    config = RunConfig(model=truncated, data=DataConfig(context=CONTEXT), budget=1e9, batch=2)
-    each = total(training_flops(truncated, CONTEXT, 256, 4, 2))
-    assert each < total(training_flops(truncated, CONTEXT, 256, 4, 4))
+    config = RunConfig(model=truncated, data=DataConfig(context=16), budget=1e9, batch=2)
+    each = total(training_flops(truncated, 16, 256, 4, 2))
+    assert each < total(training_flops(truncated, 16, 256, 4, 4))
     assert spent_flops(config, 256, 7) == 7 * config.batch_tokens * each
     model = dataclasses.replace(truncated, sampled=SampledRecurrences(most=6))
     config = dataclasses.replace(config, model=model)
     drawn = [recurrences(model, config.seed, step) for step in range(7)]
     assert len(set(drawn)) > 1
-    each = [total(training_flops(model, CONTEXT, 256, one.detached + one.kept, one.kept)) for one in drawn]
+    each = [total(training_flops(model, 16, 256, one.detached + one.kept, one.kept)) for one in drawn]
     assert spent_flops(config, 256, 7) == config.batch_tokens * sum(each)
 
 
@@ -373,6 +373,6 @@ def test_memory_grows_with_what_it_holds():
         of(rematerialise=True),
     ):
         assert less < base
-    assert of(evaluation=Evaluation(batch=4096)) > base
+    assert of(evaluation=Evaluation(batch=65536)) > base
     ordered = [of(k=k) for k in (1, 2, 3, 4)]
     assert all(one < other for one, other in itertools.pairwise(ordered)) and ordered[-1] == base
