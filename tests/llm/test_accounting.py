@@ -295,10 +295,6 @@ def test_flops_spent_are_added_over_the_steps():
 # Memory.
 
 
-# What is taken does not depend on how well it is compiled.
-QUICK = {"xla_backend_optimization_level": 0}
-
-
 def run_config(batch: int, context: int, outside: int, block: int, r: int, **fields: Any) -> RunConfig:
     model = ModelConfig(
         width=64,
@@ -322,7 +318,7 @@ def gradient_bytes(config: RunConfig) -> tuple[int, int]:
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, tokens))
 
     gradient = jax.jit(jax.grad(loss))
-    memory = gradient.lower(shapes_of(config.model, 256), tokens).compile(QUICK).memory_analysis()
+    memory = gradient.lower(shapes_of(config.model, 256), tokens).compile().memory_analysis()
     return memory.temp_size_in_bytes, memory.temp_size_in_bytes + memory.argument_size_in_bytes
 
 
@@ -336,7 +332,7 @@ def test_memory_of_a_step_is_what_the_compiler_says():
     rates = dict.fromkeys(GROUPS, jax.ShapeDtypeStruct((), jnp.float32))
     number = jax.ShapeDtypeStruct((), jnp.int32)
     lowered = functions.step.lower(state, tokens, rates, number, number, 1)
-    memory = lowered.compile(QUICK).memory_analysis()
+    memory = lowered.compile().memory_analysis()
     found = memory.temp_size_in_bytes + memory.argument_size_in_bytes
     assert 0.5 < memory_bytes(config) / found < 2
 

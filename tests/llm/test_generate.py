@@ -33,10 +33,8 @@ INJECTIONS = {
     "two lanes": Hyperconnections(2),
 }
 
-# Compiling takes most of the time of these tests; what is computed does not depend on it.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-extended = jit(extend, static_argnums=3)
-forward = jit(lambda model, tokens, num_recur: model(tokens, num_recur), static_argnums=2)
+extended = jax.jit(extend, static_argnums=3)
+forward = jax.jit(lambda model, tokens, num_recur: model(tokens, num_recur), static_argnums=2)
 
 
 @functools.cache

@@ -28,9 +28,6 @@ INJECTIONS = {
 MODELS = ("linear", "additive", "passthrough", "two lanes")
 DETACHABLE = ("linear", "additive")
 
-# Compiling takes most of the time of these tests; what is computed does not depend on it.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 
 def config_of(name: str = "passthrough", num_recur: int = 1, **fields: Any) -> ModelConfig:
     """Prelude and coda of one layer, a block of two, two heads."""
@@ -62,7 +59,7 @@ def tokens_of(seed: int = 0, batch: int = 2) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).integers(0, VOCABULARY, (batch, LENGTH)), jnp.int32)
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=2)
 def forward(model: LoopedLM, tokens: Any, num_recur: int | None = None, documents: Any = None) -> jax.Array:
     return model(tokens, num_recur, documents=documents)
 
@@ -266,7 +263,7 @@ def loss_of(logits: Any) -> Any:
 KEPT = 2
 
 
-@jit
+@jax.jit
 def gradient(model: LoopedLM, detached: Any) -> tuple[jax.Array, LoopedLM]:
     """Loss and gradient of detached + KEPT recurrences, with `detached` traced."""
     return jax.value_and_grad(lambda m: loss_of(m(tokens_of(), KEPT, detached=detached)))(model)
@@ -361,7 +358,7 @@ def test_rematerialisation_changes_nothing():
     and `detached` may be a number, where it is traced without."""
     model = model_of(config_of("linear", KEPT))
 
-    @jit
+    @jax.jit
     def again(model):
         def loss(model):
             return loss_of(model(tokens_of(), KEPT, detached=1, rematerialise=True))
@@ -455,7 +452,7 @@ def test_states_are_those_of_the_forward_pass(injection):
     model, tokens = model_of(config), tokens_of()
     names: list[str] = []
 
-    @jit
+    @jax.jit
     def run(model: LoopedLM) -> list[jax.Array]:
         found = model.states(tokens)
         names.extend(found)
@@ -503,7 +500,7 @@ def test_initial_statistics():
     """Embedding N(0, 1), head N(0, 0.001²), matrices uniform with standard deviation 1/√fan_in, scales 1.
     Means and standard deviations within five standard errors of n draws (kurtosis 3, and 1.8 if uniform)."""
     config = ModelConfig(width=32, head_size=8, prelude=0, layers=8, coda=0, num_recur=2)
-    model = jit(lambda key: LoopedLM.draw(config, 512, key))(jax.random.key(1))
+    model = jax.jit(lambda key: LoopedLM.draw(config, 512, key))(jax.random.key(1))
 
     def check(leaf: jax.Array, deviation: float, kurtosis: float) -> None:
         n = leaf.size
@@ -531,7 +528,7 @@ def test_initial_statistics():
 def test_a_layer_depends_on_its_key_and_place_alone():
     """A deeper model begins with the same blocks."""
     key = jax.random.key(3)
-    few, many = jit(lambda key: (draw_blocks(key, 2, 16, 8), draw_blocks(key, 5, 16, 8)))(key)
+    few, many = jax.jit(lambda key: (draw_blocks(key, 2, 16, 8), draw_blocks(key, 5, 16, 8)))(key)
     assert jax.tree.all(jax.tree.map(lambda one, other: np.array_equal(one, other[:2]), few, many))
     assert not np.array_equal(many.query[0], many.query[1])
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 
@@ -59,10 +58,6 @@ def config(tokens):
         evaluation=Evaluation(points=2, batch=16),
         seed=3,
     )
-
-
-FAST_COMPILER = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-"""For processes that compile longer than they run."""
 
 
 def leaves(result):
@@ -300,7 +295,6 @@ def test_sharded_equals_single(tokens):
         capture_output=True,
         text=True,
         timeout=300,
-        env=FAST_COMPILER,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -349,7 +343,6 @@ def test_two_hosts(tokens):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=FAST_COMPILER,
         )
         for number in range(2)
     ]
