@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from llm._blocks import Cache, Positions, Rotary, rms_norm, run_blocks
 from llm._model import LoopedLM
+from llm._products import precise
 from llm._rules import require
 
 
@@ -130,7 +131,8 @@ def generate(
         key = jax.random.key(0)
     room = prompt.shape[1] + new_tokens
     cache = KVCache.empty(model, prompt.shape[0], room, r, slots)
-    return _generate(model, prompt, cache, key, temperature, r, new_tokens, top_k)
+    with precise(str(model.embedding.dtype)):
+        return _generate(model, prompt, cache, key, temperature, r, new_tokens, top_k)
 
 
 @functools.partial(jax.jit, static_argnums=(5, 6, 7))

@@ -6,6 +6,8 @@ import time
 import jax
 import jax.numpy as jnp
 
+from llm._products import precise
+
 SIZES = {"cpu": 1024, "gpu": 8192}
 
 
@@ -17,7 +19,7 @@ def peak_flops(precision: str = "float32") -> float:
     """
     n = SIZES.get(jax.default_backend(), 4096)
     a = jnp.ones((n, n), precision)
-    with jax.default_matmul_precision("highest" if precision == "float32" else "default"):
+    with precise(precision):
         product = jax.jit(jnp.matmul)
         product(a, a).block_until_ready()
         times = []

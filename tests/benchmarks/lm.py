@@ -189,9 +189,9 @@ def run_config(
 
 def products(config: Any) -> Any:
     """The precision of products that `llm.train` asks for."""
-    import jax
+    from llm._products import precise
 
-    return jax.default_matmul_precision("highest" if config.precision == "float32" else "default")
+    return precise(config.precision)
 
 
 def training(config: Any, vocabulary: int, layout: Any = None) -> tuple[Any, Callable[[Any], Any], Iterator]:
