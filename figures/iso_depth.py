@@ -21,8 +21,9 @@ from figures import _style
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._source import open_source
-from sweeps._terminal import BadTable
-from sweeps.iso_depth import COLUMNS, Cell, IsoDepth, analyse
+from sweeps._store import StoreError
+from sweeps._terminal import BadTable, say
+from sweeps.iso_depth import COLUMNS, Cell, IsoDepth, analyse, caveats
 from sweeps.laws import isoflop
 from sweeps.laws._law import Array
 
@@ -73,6 +74,8 @@ class Panels:
 def load(source: Path, injection: str | None = None) -> IsoDepth:
     """The analysis of a table or a folder of results."""
     opened = open_source(source, "looped", also=(*COLUMNS, "flops"))
+    if opened.missing:
+        say(f"{opened.missing} job(s) have no record yet")
     return analyse(opened.table, injection=injection, source=opened.said)
 
 
@@ -247,9 +250,12 @@ def main(
 ) -> None:
     """Redraw the figure."""
     try:
-        for path in draw(load(source, injection), out, said=source.name):
+        found = load(source, injection)
+        for sentence in caveats(found):
+            say(sentence)
+        for path in draw(found, out, said=source.name):
             print(path)
-    except (ConfigError, BadTable) as error:
+    except (ConfigError, BadTable, StoreError) as error:
         raise SystemExit(f"iso_depth: {error}") from None
 
 

@@ -9,6 +9,7 @@ from sweeps._config import ConfigError
 from sweeps._formats import HIDDEN, row_name
 from sweeps._jobs import PROVENANCE
 from sweeps._tables import numbers
+from sweeps.iso_depth._grid import ALIKE
 from sweeps.laws import LAWS, ArgumentError, DepthLaw, Fit, Huber, Law, LoopedLaw, Regime, fit, regime
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def answers(table: "pl.DataFrame", question: Question) -> list[Answer]:
         left_out = len(part) - len(kept)
         names = [row_name(table, index) for index in kept[place].to_list()]
         answer = _answer(condition, question, kept.drop(place), names, left_out)
-        pooled = _pooled(kept.drop(place)) if isinstance(law, DepthLaw) else ()
+        pooled = _pooled(kept.drop(place), law)
         found.append(replace(answer, pooled=pooled))
     return found
 
@@ -150,7 +151,22 @@ REACHED = {"num_params", "flops", "step", "loss", "status"}
 """Columns that say what a job reached, beside the angles; the others say what it was."""
 
 
-def _pooled(rows: "pl.DataFrame") -> tuple[str, ...]:
+LOOPED = ("injection", "lanes")
+"""Columns that say what the looped runs of a grid have in common, beside `iso_depth.ALIKE`."""
+
+
+def _pooled(rows: "pl.DataFrame", law: Law) -> tuple[str, ...]:
+    """Columns in which rows differ that are fitted together, and should not be."""
+    if isinstance(law, DepthLaw):
+        return _pooled_students(rows)
+    if isinstance(law, LoopedLaw):
+        looped = rows.filter(rows["num_recur"] > 1)
+        parts = [(name, rows) for name in ALIKE] + [(name, looped) for name in LOOPED]
+        return tuple(name for name, part in parts if name in rows.columns and part[name].n_unique() > 1)
+    return ()
+
+
+def _pooled_students(rows: "pl.DataFrame") -> tuple[str, ...]:
     """Columns that tell apart students of equal depth and seed, in a table of ours."""
     if not {"job", "depth", "seed"} <= set(rows.columns):
         return ()
@@ -278,7 +294,7 @@ def sentences(found: list[Answer]) -> list[str]:
             said.append(f"{prefix}{answer.left_out} diverged row(s) left out of the fit.")
         if answer.pooled:
             columns = ", ".join(answer.pooled)
-            said.append(f"{prefix}students of different {columns} are fitted together: name these in by.")
+            said.append(f"{prefix}rows of different {columns} are fitted together: name these in by.")
         if answer.problem:
             said.append(f"{prefix}no fit: {answer.problem}")
         if answer.fit:

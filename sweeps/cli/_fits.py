@@ -29,7 +29,6 @@ from sweeps.cli._options import (
     TABLE,
     WEIGHTS,
     IntervalName,
-    ObjectiveName,
     fit_options,
     groups_of,
     noise_of,
@@ -61,7 +60,7 @@ def fit(
     own: OWN = None,
     fix: FIX = [],  # noqa: B006
     bound: BOUND = [],  # noqa: B006
-    objective: OBJECTIVE = ObjectiveName.LOG_SQUARES,
+    objective: OBJECTIVE = None,
     delta: DELTA = None,
     overestimates: OVERESTIMATES = None,
     weights: WEIGHTS = None,
@@ -96,7 +95,7 @@ def fit(
     options |= {"interval": str(interval), "confidence": confidence, "resamples": resamples}
     options |= {"starts": starts, "seed": seed, "weights": weights, "noise": noise_of(noise)}
     asked = tuple(by) if by is not None else opened.spec.by if opened.spec and law == "depth" else ()
-    question = Question(opened.law, asked, groups_of(group), {**options, "source": opened.said})
+    question = Question(opened.law, asked, groups_of(group, opened), {**options, "source": opened.said})
     found = answers(opened.table, question)
     to_stdout = json is not None and str(json) == "-"
     _show(found, opened.law, quiet=to_stdout)

@@ -18,7 +18,7 @@ from sweeps.cli._options import (
     SEED,
     STARTS,
     TABLE,
-    ObjectiveName,
+    objective_of,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +33,13 @@ def iso_depth(
     injection: Annotated[
         str | None, typer.Option(help="Take the runs of r = 1 and those that are injected so.")
     ] = None,
+    against_injection: Annotated[
+        str | None, typer.Option(help="The same of the other grid; without --against, of the same table.")
+    ] = None,
     map: MAP = [],  # noqa: B006  # typer copies it
     derive: DERIVE = [],  # noqa: B006
     drop_invalid: DROP_INVALID = False,
-    objective: OBJECTIVE = ObjectiveName.HUBER,
+    objective: OBJECTIVE = None,
     delta: DELTA = None,
     overestimates: OVERESTIMATES = None,
     resamples: RESAMPLES = None,
@@ -55,17 +58,13 @@ def iso_depth(
 
     from sweeps._config import ConfigError
     from sweeps._source import open_source
-    from sweeps.iso_depth import COLUMNS, analyse, as_json, delta_phi, sentences
-    from sweeps.iso_depth._analysis import caveats
+    from sweeps.iso_depth import COLUMNS, analyse, as_json, caveats, delta_phi, sentences
     from sweeps.iso_depth._shown import tables
-    from sweeps.laws import objective as objective_of
+    from sweeps.laws import LoopedLaw
 
-    try:
-        chosen = objective_of(str(objective), delta, overestimates)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    chosen = objective_of([LoopedLaw()], objective, delta, overestimates)
 
-    def analysed(path: Path) -> "tuple[IsoDepth, int]":
+    def analysed(path: Path, injection: str | None) -> "tuple[IsoDepth, int]":
         opened = open_source(path, "looped", map, derive, drop_invalid, (*COLUMNS, "flops"))
         found = analyse(
             opened.table,
@@ -78,27 +77,36 @@ def iso_depth(
         )
         return found, opened.missing
 
-    found, missing = analysed(source)
-    other, more = analysed(against) if against is not None else (None, 0)
+    if against is None and against_injection is not None:
+        against = source
+    found, missing = analysed(source, injection)
+    other, more = analysed(against, against_injection or injection) if against is not None else (None, 0)
     for sentence in caveats(found):
         say(sentence)
     for sentence in caveats(other) if other is not None else ():
         say(f"{against}: {sentence}")
-    difference = None
-    if other is not None:
-        difference = delta_phi(found, other, objective=chosen, resamples=resamples, starts=starts, seed=seed)
     to_stdout = json is not None and str(json) == "-"
     if not to_stdout:
         for table in tables(found):
             console().print(table)
         for sentence in sentences(found):
             console().print(sentence, highlight=False)
-        if difference is not None:
-            console().print(difference.sentence, highlight=False)
+    difference, problem = None, ""
+    if other is not None:
+        try:
+            difference = delta_phi(
+                found, other, objective=chosen, resamples=resamples, starts=starts, seed=seed
+            )
+        except ConfigError as error:  # what was found of each grid is not lost by it
+            problem = str(error)
+    if difference is not None and not to_stdout:
+        console().print(difference.sentence, highlight=False)
     if json is not None:
         tree = as_json(found)
-        if difference is not None and other is not None:
-            tree |= {"against": as_json(other), "delta_phi": as_json(difference)}
+        if other is not None:
+            tree["against"] = as_json(other)
+        if difference is not None:
+            tree["delta_phi"] = as_json(difference)
         _write_text(json, text.dumps(tree, indent=1, allow_nan=False))
     if plot is not None:
         from figures.iso_depth import draw
@@ -111,3 +119,10 @@ def iso_depth(
         fail(f"not to be trusted: the joint law's fit is {found.free.fit.status}", 1)
     if not found.phi.identified:
         fail("the runs do not bound phi: see above", 1)
+    if problem:
+        fail(problem, 1)
+    if difference is not None and not (difference.together.trusted and difference.by_one_law.identified):
+        fail(f"not to be trusted: the one law for both grids is {difference.together.status}", 1)
+    diverged = found.diverged + (0 if other is None else other.diverged)
+    if diverged:
+        fail(f"not to be trusted: {diverged} diverged run(s) are missing from it", 1)

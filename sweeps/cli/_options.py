@@ -10,10 +10,12 @@ import typer
 from sweeps._terminal import console, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
 
     from sweeps._source import Source
-    from sweeps.laws import Fit
+    from sweeps.laws import Fit, Law, Objective
 
 
 class ObjectiveName(enum.StrEnum):
@@ -73,7 +75,8 @@ GROUP = Annotated[
     typer.Option(
         "--group",
         help="Column(s) of what rows have in common (seed, run, budget); 'none' for independent rows; "
-        "repeatable. [default: seed, where there is one]",
+        "repeatable. [default: what the folder's sweep says; of the looped law budget and num_recur; else "
+        "seed, where there is one]",
     ),
 ]
 FIX = Annotated[
@@ -89,7 +92,12 @@ OWN = Annotated[
         "--own", metavar="NAME", help="Parameter that each group has for itself; 'none'; repeatable."
     ),
 ]
-OBJECTIVE = Annotated[ObjectiveName, typer.Option("--objective", help="What is minimised.")]
+OBJECTIVE = Annotated[
+    ObjectiveName | None,
+    typer.Option(
+        "--objective", help="What is minimised. [default: log-squares; of the looped law huber, as its paper]"
+    ),
+]
 DELTA = Annotated[float | None, typer.Option(help="Huber's delta in log loss (1e-3), also of asymmetric.")]
 OVERESTIMATES = Annotated[
     float | None, typer.Option(help="Factor on rows that the law overestimates (10), of asymmetric.")
@@ -174,7 +182,7 @@ def fit_options(
     fix: list[str],
     bound: list[str],
     own: list[str] | None,
-    objective: ObjectiveName,
+    objective: ObjectiveName | None,
     delta: float | None,
     overestimates: float | None,
     drop_top: int,
@@ -182,7 +190,6 @@ def fit_options(
     """Arguments of `sweeps.laws.fit`. Raises ConfigError."""
     from sweeps._config import ConfigError, nearest
     from sweeps._source import parse_bounds, parse_fixed
-    from sweeps.laws import objective as objective_of
 
     fixed, bounds = parse_fixed(fix, base), parse_bounds(bound)
     mine = None if own is None else () if own == ["none"] else tuple(own)
@@ -193,17 +200,36 @@ def fit_options(
                 raise ConfigError(
                     f"{option} {name}: no parameter of {opened.law.name}: {nearest(name, known)}"
                 )
-    try:
-        chosen = objective_of(str(objective), delta, overestimates)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    chosen = objective_of([opened.law], objective, delta, overestimates)
     return {"fix": fixed, "bounds": bounds, "own": mine, "objective": chosen, "drop_top": drop_top}
 
 
-def groups_of(group: list[str]) -> tuple[str, ...]:
-    if group == ["none"]:
-        return ()
-    return tuple(group) or ("seed",)
+def objective_of(
+    laws: "Sequence[Law]", name: ObjectiveName | None, delta: float | None, overestimates: float | None
+) -> "Objective":
+    """What is minimised: as asked for, or what a spec that fits such laws minimises. Raises ConfigError."""
+    from sweeps._config import ConfigError
+    from sweeps.laws import LoopedLaw, objective
+
+    if name is None:
+        looped = any(isinstance(law, LoopedLaw) for law in laws)
+        name = ObjectiveName.HUBER if looped else ObjectiveName.LOG_SQUARES
+    try:
+        return objective(str(name), delta, overestimates)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def groups_of(group: list[str], opened: "Source") -> tuple[str, ...]:
+    """Columns of what rows have in common: as asked for, as the folder's sweep says, or as usual."""
+    from sweeps._spec import FIT_DEFAULTS
+
+    if group:
+        return () if group == ["none"] else tuple(group)
+    if opened.spec is not None and opened.spec.law == opened.law.name:
+        return opened.spec.group
+    usual = FIT_DEFAULTS.get(opened.law.name, {}).get("group", ())
+    return usual if set(usual) <= set(opened.table.columns) and usual else ("seed",)
 
 
 def noise_of(text: str | None) -> str | float | None:

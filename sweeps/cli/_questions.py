@@ -24,6 +24,7 @@ from sweeps.cli._options import (
     ObjectiveName,
     fit_options,
     groups_of,
+    objective_of,
     print_rows,
     read_fit,
     refused,
@@ -45,7 +46,7 @@ def compare(
     drop_invalid: DROP_INVALID = False,
     drop_top: DROP_TOP = 0,
     group: GROUP = [],  # noqa: B006
-    objective: OBJECTIVE = ObjectiveName.LOG_SQUARES,
+    objective: OBJECTIVE = None,
     delta: DELTA = None,
     overestimates: OVERESTIMATES = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
@@ -56,7 +57,6 @@ def compare(
     from sweeps._source import law_named, names_in, open_source, parse_fixed
     from sweeps.laws import Candidate
     from sweeps.laws import compare as compared
-    from sweeps.laws import objective as objective_of
 
     if len(law) < 2:
         raise typer.BadParameter("give --law at least twice: there is nothing to compare")
@@ -71,8 +71,8 @@ def compare(
         found = compared(
             candidates,
             opened.table,
-            group=groups_of(group),
-            objective=objective_of(str(objective), delta, overestimates),
+            group=groups_of(group, opened),
+            objective=objective_of([one.law for one in candidates], objective, delta, overestimates),
             folds=folds,
             seed=seed,
             drop_top=drop_top,
@@ -114,14 +114,13 @@ def sensitivity(
     """How an answer depends on choices that nobody reports: rows left out, objective, Huber's delta."""
     from sweeps._source import fixed_by_spec, open_source, parse_bounds, parse_fixed
     from sweeps.laws import Huber, scan
-    from sweeps.laws import objective as objective_of
 
     opened = open_source(source, law, map, derive, drop_invalid)
     name = parameter or opened.law.headline[0]
     objectives: list[Any] = []
     try:
         for kind in objective:
-            chosen = objective_of(str(kind))
+            chosen = objective_of([opened.law], kind, None, None)
             if isinstance(chosen, Huber):
                 objectives += [Huber(d, chosen.overestimates) for d in delta]
             else:
@@ -134,7 +133,7 @@ def sensitivity(
             parameter=name,
             fix=parse_fixed(fix, fixed_by_spec(opened)),
             bounds=parse_bounds(bound),
-            group=groups_of(group),
+            group=groups_of(group, opened),
         )
     except ValueError as error:
         raise refused(error, opened.table) from None
@@ -161,7 +160,7 @@ def holdout(
     group: GROUP = [],  # noqa: B006
     fix: FIX = [],  # noqa: B006
     bound: BOUND = [],  # noqa: B006
-    objective: OBJECTIVE = ObjectiveName.LOG_SQUARES,
+    objective: OBJECTIVE = None,
     delta: DELTA = None,
     overestimates: OVERESTIMATES = None,
     out: OUT = None,
@@ -181,7 +180,7 @@ def holdout(
             by=along,
             fraction=0.2 if fraction is None and above is None else fraction,
             above=above,
-            group=groups_of(group),
+            group=groups_of(group, opened),
             **options,
         )
     except ValueError as error:

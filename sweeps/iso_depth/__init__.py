@@ -5,7 +5,7 @@ A grid has a row a run: budgets x widths x recurrences r, all of one executed de
 Needs no language model: any table with the columns `COLUMNS` will do.
 """
 
-from sweeps.iso_depth._analysis import IsoDepth, analyse, as_json, sentences
+from sweeps.iso_depth._analysis import IsoDepth, analyse, as_json, caveats, sentences
 from sweeps.iso_depth._delta import DeltaPhi, delta_phi
 from sweeps.iso_depth._design import GridDesign
 from sweeps.iso_depth._frontier import Cell, Growth, Order
@@ -30,6 +30,7 @@ __all__ = [
     "Run",
     "analyse",
     "as_json",
+    "caveats",
     "delta_phi",
     "sentences",
 ]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -99,13 +100,14 @@ def analyse(
     joint = joints(grid, objective, resamples, starts, seed, dict(source or {}))
     cells = frontier.frontier(grid)
     notes = list(grid.notes)
-    plan = design(grid)
+    found_plan = design(grid)
+    plan = None if isinstance(found_plan, str) else found_plan
     best: list[dict[str, Any]] = []
     grown: list[dict[str, Any]] = []
-    if plan is None:
-        notes.append("No best sizes by the law: sizes and FLOPs are not of the form a width^2 + b width.")
+    if isinstance(found_plan, str):
+        notes.append(f"No best sizes by the law: {found_plan}")
     elif joint[0].fit.trusted:
-        best, grown = optima(joint[0].fit, plan, grid.budgets)
+        best, grown = optima(joint[0].fit, found_plan, grid.budgets)
     return IsoDepth(
         runs=grid.runs,
         diverged=grid.diverged,
@@ -126,7 +128,7 @@ def analyse(
 def caveats(found: IsoDepth) -> list[str]:
     """What is not known, and what was left out."""
     said = list(found.notes)
-    said += [f"joint law: {note}" for note in found.free.fit.notes]
+    said += [f"joint law: {_named(note, found.runs)}" for note in found.free.fit.notes]
     for one in found.architectures:
         if one.fit is None:
             said.append(f"r = {one.num_recur}: no fit: {one.problem}")
@@ -141,6 +143,11 @@ def caveats(found: IsoDepth) -> list[str]:
         if not cell.from_parabola:
             said.append(f"C = {cell.budget:g}, r = {cell.num_recur}: {cell.reason}.")
     return said
+
+
+def _named(note: str, runs: tuple[Run, ...]) -> str:
+    """A sentence of the fitter, with runs where it counts rows."""
+    return re.sub(r"\brow (\d+)", lambda match: f"the run of {runs[int(match[1])].described}", note)
 
 
 def sentences(found: IsoDepth) -> list[str]:
@@ -161,7 +168,9 @@ def sentences(found: IsoDepth) -> list[str]:
         test = other.test
         by_ratio = ""
         if test is not None:
-            by_ratio = f", p = {test.p:.2g} by a ratio test" if math.isfinite(test.p) else f"; {test.reason}"
+            by_ratio = f"; {test.reason}"
+            if math.isfinite(test.p):
+                by_ratio = f" (a ratio test, which takes runs as independent, has p = {test.p:.2g})"
         said.append(
             f"{other.name} is {by_interval} by that interval{by_ratio}; R^2 {other.r_squared:.4f} against "
             f"{joint.r_squared:.4f}."
@@ -179,17 +188,23 @@ def sentences(found: IsoDepth) -> list[str]:
 
 def _of_frontier(found: IsoDepth) -> list[str]:
     said = []
+    if found.orders:
+        steps, clear = (sum(getattr(order, name) for order in found.orders) for name in ("steps", "resolved"))
+        of_steps = (
+            f"{clear} of the {steps} steps from one r to the next are beyond twice their standard error"
+        )
     if found.monotone:
-        said.append("The frontier's loss rises with r at every budget.")
+        least = min(found.orders, key=lambda order: order.step)
+        said.append(
+            f"The frontier's loss rises with r at every budget; {of_steps}, the smallest is "
+            f"{_with_error(least)} nats at C = {least.budget:g}."
+        )
     elif found.monotone is False:
         wrong = [order for order in found.orders if not order.rises]
-        which = "; ".join(
-            f"C = {order.budget:g}, by {-order.step:.4f}"
-            + ("" if order.step_error is None else f" ± {order.step_error:.4f}")
-            + " nats"
-            for order in wrong
+        which = "; ".join(f"C = {order.budget:g}, by {_with_error(order, -1)} nats" for order in wrong)
+        said.append(
+            f"The frontier's loss does not rise with r at every budget: it falls at {which}; {of_steps}."
         )
-        said.append(f"The frontier's loss does not rise with r at every budget: it falls at {which}.")
     gaps: dict[int, list[float]] = {}
     for cell in found.cells:
         if cell.gap is not None and cell.num_recur > 1:
@@ -198,6 +213,11 @@ def _of_frontier(found: IsoDepth) -> list[str]:
         parts = [f"r = {r}: {min(g):.4f} to {max(g):.4f}" for r, g in sorted(gaps.items())]
         said.append(f"Gap of the frontier to r = 1 over the budgets, in nats: {'; '.join(parts)}.")
     return said
+
+
+def _with_error(order: Order, sign: int = 1) -> str:
+    """Its smallest step."""
+    return f"{sign * order.step:.4f}" + ("" if order.step_error is None else f" ± {order.step_error:.4f}")
 
 
 def _of_noise(found: IsoDepth) -> list[str]:

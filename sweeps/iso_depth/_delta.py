@@ -26,50 +26,63 @@ TOGETHER = OwnLaw(
 )
 """One law for two grids, in which phi alone differs; `grid` is 1 or 2."""
 
+WEAK = ("failed-refits", "few-starts-agree")
+"""What is said of the one law; other findings are of the grids' columns, and are said with each."""
+
 
 @dataclass(frozen=True)
 class DeltaPhi:
     """phi of the second grid less that of the first, over the budgets that both have.
 
-    **Fields:** `budgets`; `first`, `second` the two phi, each by a law of its own; their `difference` with
-    its 95 % `interval`, which takes the grids as independent; `positive` probability that it is above 0, by
-    the bootstraps; `method`; `shared` runs that are in both grids; `together` the difference by one law for
-    both grids, in which phi alone differs: its bootstrap draws a cell of both grids at once, so that runs are
-    compared with their like, and runs of r = 1 that are in both count once.
+    **Fields:** `budgets`; `first`, `second` the law of each; the `difference` of their phi with its 95 %
+    `interval`, which takes the grids as independent; `positive` probability that it is above 0, by the
+    bootstraps; `method`; `shared` runs that are in both grids; `together` one law for both grids, in which
+    phi alone differs: its bootstrap draws a cell of both grids at once, so that runs are compared with their
+    like, and runs of r = 1 that are in both count once.
     """
 
     budgets: tuple[float, ...]
-    first: float
-    second: float
+    first: Fit
+    second: Fit
     difference: float
     interval: tuple[float, float]
     positive: float
     method: str
     shared: int
-    together: Estimate
+    together: Fit
+
+    @property
+    def by_one_law(self) -> Estimate:
+        """The difference by `together`; its `identified` says whether the rows bound it."""
+        return self.together.parameters["delta_phi"]
 
     @property
     def sentence(self) -> str:
         """In words."""
         low, high = self.interval
+        one, other = (_shown(found.parameters["phi"]) for found in (self.first, self.second))
         out = (
             f"phi of the second grid less that of the first, over the {len(self.budgets)} budgets that both "
-            f"have: by a law for each {self.difference:+.3f} [{low:.3f}, {high:.3f}], above 0 with "
-            f"probability {self.positive:.3g}: {_verdict(self.difference, self.interval)}; by one law for "
-            "both, in which "
+            f"have ({other} and {one}): by a law for each {self.difference:+.3f} [{low:.3f}, {high:.3f}], "
+            f"above 0 with probability {self.positive:.3g}: {_verdict(self.difference, self.interval)}; by "
+            "one law for both, in which phi alone differs, "
         )
-        together = self.together
+        together = self.by_one_law
         if together.identified:
-            low, high = together.interval
-            out += (
-                f"phi alone differs, {together.estimate:+.3f} [{low:.3f}, {high:.3f}]: "
-                f"{_verdict(together.estimate, together.interval)}."
-            )
+            out += f"{_shown(together, '+')}: {_verdict(together.estimate, together.interval)}."
         else:
-            out += "phi alone differs, not identified."
+            out += f"not identified ({self.together.status})."
+        for finding in self.together.diagnosis:
+            if finding.code in WEAK:
+                out += f" One law: {finding.sentence}"
         if self.shared:
             out += f" {self.shared} run(s) are in both grids: the two laws are not independent."
         return out
+
+
+def _shown(value: Estimate, sign: str = "") -> str:
+    low, high = value.interval
+    return f"{value.estimate:{sign}.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _verdict(difference: float, interval: tuple[float, float]) -> str:
@@ -125,6 +138,8 @@ def delta_phi(
     return DeltaPhi(
         budgets=budgets,
         shared=len(set(grids[0].runs) & set(grids[1].runs)),
+        first=fits[0],
+        second=fits[1],
         together=_together(grids[0], grids[1], options),
         **_apart(fits[0], fits[1]),
     )
@@ -151,8 +166,6 @@ def _apart(one: Fit, two: Fit) -> dict[str, Any]:
         positive = float((pairs > 0).mean())
         method = "two bootstraps over cells, percentiles over all pairs of replicates"
     return {
-        "first": one.estimates["phi"],
-        "second": two.estimates["phi"],
         "difference": centre,
         "interval": ends,
         "positive": positive,
@@ -160,15 +173,15 @@ def _apart(one: Fit, two: Fit) -> dict[str, Any]:
     }
 
 
-def _together(first: Grid, second: Grid, options: dict[str, Any]) -> Estimate:
-    """`delta_phi` of `TOGETHER`."""
+def _together(first: Grid, second: Grid, options: dict[str, Any]) -> Fit:
+    """`TOGETHER`, fitted."""
     # Without a recurrence there is no phi: such a run says the same whichever grid it is counted to.
     seen = {run for run in first.runs if run.num_recur == 1}
     other = dataclasses.replace(second, runs=tuple(run for run in second.runs if run not in seen))
     parts = [first.columns, other.columns]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     columns["grid"] = np.repeat([1.0, 2.0], [len(first.runs), len(other.runs)])
-    return fit(TOGETHER, columns, **options).parameters["delta_phi"]
+    return fit(TOGETHER, columns, **options)
 
 
 def _drawn(found: Fit) -> Array:

@@ -32,8 +32,9 @@ class Account:
 class GridDesign(Design):
     r"""What a budget buys, read off the runs: at fixed depth and context every count is a d^2 + b d.
 
-    Matrices and the FLOPs in them go with d^2; norm scales, attention scores and the head with d. So no
-    architecture needs to be known, and truncated backpropagation is accounted for as it was run.
+    Matrices and the FLOPs in them go with d^2; norm scales, attention scores and the head with d (what lanes
+    have besides, a few scalars, is within `WITHIN`). So no architecture needs to be known, and truncated
+    backpropagation is accounted for as it was run.
 
     **Fields:** `accounts`, one for each r; `widths` (lowest, highest) of the runs.
     """
@@ -66,8 +67,8 @@ class GridDesign(Design):
         }
 
 
-def design(grid: Grid) -> GridDesign | None:
-    """The accounting of a grid; None where its counts are not of the form a d^2 + b d."""
+def design(grid: Grid) -> GridDesign | str:
+    """The accounting of a grid, or why there is none, in a sentence."""
     columns, accounts = grid.columns, []
     columns["flops_per_token"] = columns["flops"] / columns["num_tokens"]
     widths = float(columns["width"].min()), float(columns["width"].max())
@@ -75,11 +76,13 @@ def design(grid: Grid) -> GridDesign | None:
     for r in grid.recurrences:
         mine = columns["num_recur"] == r
         width, found = columns["width"][mine], []
+        if np.unique(width).size < 2:
+            return f"r = {r} has a single width, so how its size goes with the width is not known."
         for name in ("num_once", "num_recurrent", "flops_per_token"):
             pair = _coefficients(width, columns[name][mine])
             misses = np.abs(_at(pair, width) / columns[name][mine] - 1).max()
             if misses > WITHIN or _at(pair, ends).min() <= 0:
-                return None
+                return "sizes and FLOPs are not of the form a width^2 + b width."
             found.append(pair)
         accounts.append(Account(r, *found))
     return GridDesign(tuple(accounts), widths)
@@ -91,8 +94,6 @@ def _at(pair: tuple[float, float], width: Array) -> Array:
 
 def _coefficients(width: Array, count: Array) -> tuple[float, float]:
     """Least squares of relative errors."""
-    if np.unique(width).size < 2:
-        return float((count / width**2).mean()), 0.0
     matrix = np.stack([width**2 / count, width / count], axis=1)
     a, b = np.linalg.lstsq(matrix, np.ones_like(count), rcond=None)[0].tolist()
     return a, b

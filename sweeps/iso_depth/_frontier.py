@@ -47,12 +47,15 @@ class Cell:
 @dataclass(frozen=True)
 class Order:
     """Whether the frontier's loss rises with r at a budget; the smallest `step` from one r to the next (below
-    0 where it falls) and its standard error."""
+    0 where it falls) and its standard error; how many `steps` there are, and how many of them are
+    `resolved`, above 0 by twice their standard error."""
 
     budget: float
     rises: bool
     step: float
     step_error: float | None
+    steps: int
+    resolved: int
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,8 @@ def orders(cells: Sequence[Cell]) -> tuple[Order, ...]:
         steps = [(b.loss - a.loss, _joined(a.error, b.error)) for a, b in itertools.pairwise(mine)]
         if steps:
             step, error = min(steps, key=lambda pair: pair[0])
-            out.append(Order(budget, step > 0, step, error))
+            clear = sum(e is not None and s > 2 * e for s, e in steps)
+            out.append(Order(budget, step > 0, step, error, len(steps), clear))
     return tuple(out)
 
 

@@ -3,14 +3,16 @@
 Symbols: width d, recurrences r, parameters used once N_once and in the recurrent block N_rec, tokens D.
 """
 
+import math
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sweeps._config import ConfigError, nearest
-from sweeps._formats import HIDDEN
+from sweeps._formats import HIDDEN, ROW, row_name, row_numbers
 from sweeps._tables import numbers, valid
+from sweeps._terminal import BadTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,11 +32,16 @@ ALIKE = (
     "vocabulary",
     "context",
     "depth",
+    "prelude",
+    "coda",
     "optimiser",
     "mask_documents",
     "sampled_spread",
 )
-"""Columns that have one value in all runs of a grid, where the table has them."""
+"""Columns that have one value in all runs of a grid, where it has them; `lanes` among looped ones."""
+
+PLACE = ("budget", "num_recur", "width")
+"""Columns that say which cell a run is of."""
 
 SPENT_WITHIN, COUNTED_WITHIN = 0.05, 0.01  # of the budget, of N
 
@@ -67,6 +74,12 @@ class Run:
         """What runs that differ only in their seed have in common."""
         return self.budget, self.num_recur, self.width
 
+    @property
+    def described(self) -> str:
+        """Which run it is, in words."""
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"budget {self.budget:g}, num_recur {self.num_recur}, width {self.width:g}{seed}"
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -96,6 +109,8 @@ class Grid:
 def read(table: "pl.DataFrame", injection: str | None = None) -> Grid:
     """The runs of a table; with `injection`, those of r = 1 and those that are injected so.
 
+    Rows that are equal in all that is used count once: two grids joined have their runs of r = 1 twice.
+
     Raises ConfigError for a missing column, runs that belong to several grids or twice to one, runs that
     differ in one of `ALIKE`, and a single r; BadTable for a value that is no number above zero.
     """
@@ -106,6 +121,8 @@ def read(table: "pl.DataFrame", injection: str | None = None) -> Grid:
         if name not in known:
             hint = f"name the column that holds it: --map {name}=COLUMN"
             raise ConfigError(f"column {name!r} is not in the table: it has {', '.join(known)}; {hint}")
+    if ROW not in table.columns:
+        table = table.with_columns(row_numbers(table))
     table = numbers(table, (*COLUMNS, "loss"))
     good = pl.col("loss").is_finite().fill_null(False)
     if "status" in known:
@@ -120,10 +137,18 @@ def read(table: "pl.DataFrame", injection: str | None = None) -> Grid:
             _one_value(kept, name)
     table, _ = valid(kept, "loss", COLUMNS, drop_invalid=False)
     table = numbers(table, optional)
-    runs = [_run(row) for row in table.to_dicts()]
+    rows = [_run(row, row_name(table, index)) for index, row in enumerate(table.to_dicts())]
+    runs = list(dict.fromkeys(rows))
     runs.sort(key=lambda run: (run.place, str(run.seed), tuple(map(str, astuple(run)))))
     _one_grid(runs, diverged)
-    return Grid(tuple(runs), diverged, _notes(runs, diverged))
+    if "lanes" in known:
+        _one_value(kept.filter(pl.col("num_recur") > 1), "lanes")
+    notes = _notes(runs, diverged)
+    if len(runs) < len(rows):
+        notes += (
+            f"{len(rows) - len(runs)} row(s) repeat another in all that is used here: they count once.",
+        )
+    return Grid(tuple(runs), diverged, notes)
 
 
 def _chosen(table: "pl.DataFrame", injection: str | None) -> "pl.DataFrame":
@@ -145,8 +170,9 @@ def _one_value(table: "pl.DataFrame", name: str) -> None:
     values = table[name].unique(maintain_order=True).to_list()
     if len(values) > 1:
         first, other = (
-            f"{'none' if value is None else value} (budget {row['budget']:g}, num_recur "
-            f"{row['num_recur']:g}, width {row['width']:g})"
+            f"{'none' if value is None else value} ("
+            + ", ".join(f"{key} {_short(row[key])}" for key in PLACE)
+            + ")"
             for value in values[:2]
             for row in [table.filter(table[name].eq_missing(value)).row(0, named=True)]
         )
@@ -156,12 +182,23 @@ def _one_value(table: "pl.DataFrame", name: str) -> None:
         )
 
 
-def _run(row: dict[str, Any]) -> Run:
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _run(row: dict[str, Any], name: str) -> Run:
     r = row["num_recur"]
     if r != int(r):
-        raise ConfigError(f"num_recur is {r:g} in a row: a block is run a whole number of times")
-    kept, injection = row.get("backprop_recurrences"), row.get("injection")
-    spent = row.get("flops")
+        raise BadTable(f"{name}: num_recur is {r:g}: a block is run a whole number of times")
+    kept, spent, injection = (row.get(column) for column in ("backprop_recurrences", "flops", "injection"))
+    if kept is not None and math.isnan(kept):
+        kept = None
+    if kept is not None and (kept < 1 or kept != int(kept)):
+        raise BadTable(
+            f"{name}: backprop_recurrences is {kept:g}: it is a whole number above 0, or blank for all"
+        )
+    if spent is not None and not 0 < spent < math.inf:
+        raise BadTable(f"{name}: flops is {spent:g}: it has to be a number above 0, or blank")
     return Run(
         budget=row["budget"],
         num_recur=int(r),
@@ -201,15 +238,21 @@ def _one_grid(runs: list[Run], diverged: int) -> None:
                 f"runs of num_recur {r} have several backprop_recurrences ({', '.join(map(str, depths))}): "
                 "they belong to different grids; leave out those of one"
             )
-    seen = set()
+    seen: dict[tuple[Any, ...], Run] = {}
     for run in runs:
         key = (run.place, run.seed)
         if run.seed is not None and key in seen:
             raise ConfigError(
-                f"two runs have budget {run.budget:g}, num_recur {run.num_recur}, width {run.width:g} and "
-                f"seed {run.seed}: a grid has one; they differ in something else, so leave out one of them"
+                f"there are two runs with {run.described} and different "
+                f"{', '.join(_different(seen[key], run))}: a grid has one of them; leave out the other"
             )
-        seen.add(key)
+        seen[key] = run
+
+
+def _different(one: Run, other: Run) -> list[str]:
+    """The fields in which two runs differ."""
+    names = [f.name for f in fields(Run)]
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
 def _notes(runs: list[Run], diverged: int) -> tuple[str, ...]:

@@ -162,8 +162,6 @@ def _half(
     rows, reason = columns["loss"].size, None
     if len(budgets) < 2:
         reason = "a single budget: size and data cannot be told apart"
-    elif budgets == grid.budgets:
-        reason = "half of the budgets are all of them"
     elif rows < PER_HALF:
         reason = f"{rows} runs, but at least {PER_HALF} are needed"
     elif np.unique(columns["num_recur"]).size < 2:

@@ -124,7 +124,10 @@ def _optima(found: IsoDepth) -> "list[Table]":
         for row in found.optima
     ]
     names = ("budget", "r", "width", "N*", "D*", "loss*", "N at r = 1", "95 % interval", "")
-    title = "Best sizes by the joint law, and the size that a model without recurrence needs for that loss"
+    title = (
+        "Best sizes by the joint law, and the size that a model without recurrence needs to equal it\n"
+        "(its interval: of phi alone, at that best size)"
+    )
     out = [_table(title, names, rows)]
     grown = [
         (row["num_recur"], row["column"], row["exponent"], f"{row['lower']:.3f} to {row['upper']:.3f}")

@@ -59,15 +59,21 @@ class Allocation:
         """How the optimum grows, N* proportional to C^a: a dict for each variant and column of the design,
         with the `exponent` (slope of its logarithm on log C over the budgets), `lower` and `upper`.
 
+        Budgets that have no optimum inside what was looked at are left out; a variant that has not two others
+        is not in the list.
+
         **Raises:** ValueError for a single budget.
         """
         if len(self.budgets) < 2:
             raise ValueError("an exponent needs two or more different budgets; give e.g. 1e18 and 1e20.")
-        x = np.log(np.array(self.budgets))
-        x = x - x.mean()
         out = []
         for index, variant in enumerate(self.variants):
-            found = [optima[index] for optima in self.optima]
+            inside = [not optima[index].edge[0] for optima in self.optima]
+            if sum(inside) < 2:
+                continue
+            found = [optima[index] for optima, has in zip(self.optima, inside, strict=True) if has]
+            x = np.log(np.array(self.budgets)[inside])
+            x = x - x.mean()
             for name in found[0].columns:
                 if name in variant:
                     continue

@@ -12,7 +12,7 @@ from sweeps.laws._table import Rows
 
 CORRELATED_FROM = 0.9
 RUN_COLUMNS = ("run", "run_id", "job", "run_name")
-CUT_COLUMNS = ("bptt_k", "num_backprop", "k")
+CUT_COLUMNS = ("bptt_k", "num_backprop", "backprop_recurrences", "k")
 RUN_LENGTH = ("step", "num_tokens", "tokens", "flops")
 
 
@@ -104,9 +104,9 @@ def _recurrences(law: Law, rows: Rows, table: Mapping[str, Any]) -> list[Finding
     found, recur = [], rows.columns["num_recur"]
     for name in CUT_COLUMNS:
         kept = _column(table, name, rows)
-        if kept is None or any(not isinstance(value, int | float) for value in kept):
+        if kept is None or any(value is not None and not isinstance(value, int | float) for value in kept):
             continue
-        cut = kept.astype(np.float64) < recur
+        cut = np.array([np.nan if value is None else value for value in kept]) < recur  # blank: all
         if cut.any() and not cut.all() and (~cut & (recur > 1)).any():
             found.append(
                 Finding(

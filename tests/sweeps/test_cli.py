@@ -470,7 +470,7 @@ class TestRun:
             text = tiny_file.read_text().replace('by = ["teacher"]', f"by = {by}")
             path.write_text(text.replace("[grid]", '[grid]\n"learning_rate.base" = [0.1, 0.2]'))
             done = call("run", path, "--out", tmp_path / str(said), "--workers", "1")
-            sentence = "teacher tied: students of different learning_rate are fitted together: name these"
+            sentence = "teacher tied: rows of different learning_rate are fitted together: name these"
             assert (sentence in done.err) == said, done.err
 
     def test_diverged_student(self, call, tiny_file, tmp_path, instant, monkeypatch):

@@ -152,10 +152,19 @@ class TestFrontier:
         found = orders(cells)
         assert [order.rises for order in found] == [True, False, True]
         assert found[1].step == pytest.approx(-0.01, abs=1e-9)
+        assert [(order.steps, order.resolved) for order in found] == [(3, 3), (3, 2), (3, 3)]
 
     def test_the_ordering_in_words(self, found):
-        """One sentence, which says where the ordering breaks."""
-        assert found.monotone and any("rises with r at every budget" in said for said in sentences(found))
+        """One sentence, which says where the ordering breaks, and how sure of its steps the runs are."""
+        least = min(found.orders, key=lambda order: order.step)
+        clear = sum(order.resolved for order in found.orders)
+        assert found.monotone and 0 < clear <= 9
+        said = (
+            f"rises with r at every budget; {clear} of the 9 steps from one r to the next are beyond twice "
+            f"their standard error, the smallest is {least.step:.4f} ± {least.step_error:.4f} nats at C = "
+            f"{least.budget:g}."
+        )
+        assert any(sentence.endswith(said) for sentence in sentences(found))
         broken = dataclasses.replace(found.orders[0], rises=False, step=-0.012)
         other = dataclasses.replace(found, orders=(broken, *found.orders[1:]))
         assert other.monotone is False
@@ -247,6 +256,12 @@ class TestSizes:
         assert found.design is None and found.optima == ()
         assert any("No best sizes" in said for said in caveats(found))
 
+    def test_a_single_width(self, rows):
+        """Of an r that was run at one width nothing is known of others: no best sizes, with the reason."""
+        one = rows.filter((pl.col("num_recur") < 8) | (pl.col("width") == 160))
+        said = design(read(one))
+        assert said == "r = 8 has a single width, so how its size goes with the width is not known."
+
 
 class TestNoise:
     def test_planted(self):
@@ -277,11 +292,13 @@ class TestDelta:
         one, other = delta_phi(found, larger, **QUICK), delta_phi(larger, found, **QUICK)
         assert one.interval[0] < 0.7 - PLANTED["phi"] < one.interval[1] and one.interval[0] > 0
         assert one.positive > 0.999 and "worth more in the second grid" in one.sentence
+        for grid in (found, larger):
+            assert f"{grid.phi.estimate:.3f} [{grid.phi.interval[0]:.3f}" in one.sentence
         assert one.difference == -other.difference
         assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
         assert other.positive == pytest.approx(1 - one.positive, abs=1e-9)
         assert other.sentence.count("worth less in the second grid") == 2
-        assert other.together.estimate == pytest.approx(-one.together.estimate, abs=1e-6)
+        assert other.by_one_law.estimate == pytest.approx(-one.by_one_law.estimate, abs=1e-6)
         halves = [grid.phi.interval[1] - grid.phi.estimate for grid in (found, larger)]
         assert max(halves) < one.interval[1] - one.difference < sum(halves)
 
@@ -290,7 +307,7 @@ class TestDelta:
         same = delta_phi(found, found, **QUICK)
         assert same.difference == 0 and same.positive == pytest.approx(0.5)
         assert same.interval[0] < 0 < same.interval[1] and same.shared == 48
-        assert same.together.estimate == pytest.approx(0, abs=1e-6)
+        assert same.by_one_law.estimate == pytest.approx(0, abs=1e-6)
         assert "not resolved" in same.sentence and "48 run(s) are in both grids" in same.sentence
 
     def test_many_cells_have_percentiles(self, found, larger):
@@ -325,7 +342,8 @@ class TestDelta:
         other = analyse(lower, **QUICK)
         delta = delta_phi(found, other, **QUICK)
         assert delta.budgets == BUDGETS[:2] and "over the 2 budgets" in delta.sentence
-        assert delta.second == other.phi.estimate and delta.first != found.phi.estimate
+        first, second = (one.estimates["phi"] for one in (delta.first, delta.second))
+        assert second == other.phi.estimate and first != found.phi.estimate
         one = dataclasses.replace(found, runs=read(single).runs)
         with pytest.raises(ConfigError, match=r"the two grids have 1 budget\(s\) in common"):
             delta_phi(found, one)
@@ -347,7 +365,7 @@ class TestDelta:
                 "starts": 4,
                 "interval": "cluster",
             }
-            low, high = _together(*grids, options).interval
+            low, high = _together(*grids, options).intervals["delta_phi"]
             hits += low <= 0.1 <= high
             if seed < 3:
                 ends = [fit(LoopedLaw(), grid.columns, **options).intervals["phi"] for grid in grids]
@@ -403,19 +421,59 @@ class TestTable:
             ConfigError, match="num_recur is 4 in every run: what a recurrence is worth shows"
         ):
             read(rows.filter(pl.col("num_recur") == 4))
-        with pytest.raises(ConfigError, match=r"num_recur is 2\.5 in a row: a block is run a whole number"):
-            read(rows.with_columns(num_recur=pl.lit(2.5)))
+        half = pl.when(pl.int_range(pl.len()) == 6).then(2.5).otherwise("num_recur")
+        with pytest.raises(BadTable, match=r"row 7: num_recur is 2\.5: a block is run a whole number"):
+            read(rows.with_columns(num_recur=half))
         with pytest.raises(ConfigError, match="no run is left: the table is empty, or all its 48 rows div"):
             read(rows.with_columns(loss=pl.lit(None, pl.Float64)))
-        with pytest.raises(
-            ConfigError, match="two runs have budget 1e[+]16, num_recur 1, width 96 and seed 0"
-        ):
-            read(pl.concat([rows, rows[:1]]))
+        two = "two runs with budget 1e[+]16, num_recur 1, width 96, seed 0 and different num_tokens, loss:"
+        with pytest.raises(ConfigError, match=two):
+            again = rows[:1].with_columns(pl.col("loss", "num_tokens") * 1.01)
+            read(pl.concat([rows, again]))
         cut = pl.when((pl.col("num_recur") == 4) & (pl.col("width") > 200)).then(2).otherwise(None)
         with pytest.raises(ConfigError, match=r"of num_recur 4 have several backprop_recurrences \(2, 4\)"):
             read(rows.with_columns(backprop_recurrences=cut))
         with pytest.raises(ConfigError, match="the joint law cannot be fitted: .* need at least"):
             analyse(rows[:6].vstack(rows[4:5].with_columns(num_recur=pl.lit(2.0), seed=pl.lit(4, pl.Int32))))
+
+    @pytest.mark.parametrize("value", [0.0, -1.0, 1.5])
+    def test_impossible_truncation(self, rows, value):
+        """Recurrences with gradient are counted from 1; blank and nan mean all."""
+        column = pl.when(pl.col("num_recur") == 8).then(pl.lit(value)).otherwise(None)
+        with pytest.raises(
+            BadTable, match=rf"row \d+: backprop_recurrences is {value:g}: it is a whole number"
+        ):
+            read(rows.with_columns(backprop_recurrences=column))
+        for nothing in (None, math.nan):
+            assert (
+                read(rows.with_columns(backprop_recurrences=pl.lit(nothing, pl.Float64))).runs
+                == read(rows).runs
+            )
+
+    @pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+    def test_impossible_flops(self, rows, value):
+        """FLOPs spent are a number above 0, or blank: then the budget stands for them."""
+        spent = pl.when(pl.int_range(pl.len()) == 4).then(pl.lit(value)).otherwise("flops")
+        with pytest.raises(BadTable, match=rf"row 5: flops is {value:g}"):
+            read(rows.with_columns(flops=spent))
+        assert read(rows.with_columns(flops=pl.lit(None, pl.Float64))).runs == read(rows).runs
+
+    def test_rows_that_repeat_count_once(self, rows):
+        """A grid and a case study joined have the runs of r = 1 twice; with the injection chosen they are
+        those of the case study."""
+        lanes = rows.with_columns(injection=pl.when(pl.col("num_recur") > 1).then(pl.lit("hyperconnections")))
+        joined = read(pl.concat([rows, lanes]), "hyperconnections")
+        assert joined.runs == read(lanes).runs
+        assert joined.notes == ("12 row(s) repeat another in all that is used here: they count once.",)
+
+    def test_lanes(self, rows):
+        """Models of two and of four lanes are different grids, whatever their seeds; r = 1 has none."""
+        looped = pl.col("num_recur") > 1
+        two = rows.with_columns(lanes=pl.when(looped).then(2))
+        four = rows.with_columns(lanes=pl.when(looped).then(4), seed=pl.lit(1, rows["seed"].dtype))
+        assert read(two).runs == read(rows).runs
+        with pytest.raises(ConfigError, match="column 'lanes' differs between runs: 2 .* and 4 "):
+            read(pl.concat([two, four]))
 
     @pytest.mark.parametrize(("name", "values"), [("context", (64, 128)), ("corpus_hash", ("a", None))])
     def test_two_grids_in_one(self, rows, name, values):
@@ -445,7 +503,9 @@ def test_json(found, larger):
     assert again == dataclasses.replace(found.free.fit, replicates=())
     assert tree["phi"]["estimate"] == found.phi.estimate and tree["monotone"] is True
     assert len(tree["runs"]) == 48 and tree["noise"] is None
-    assert analysis_json(delta_phi(found, larger, **QUICK))["first"] == found.phi.estimate
+    delta = analysis_json(delta_phi(found, larger, **QUICK))
+    again = Fit.from_json(json.dumps(delta["first"]))
+    assert again == dataclasses.replace(found.free.fit, replicates=())
 
 
 class TestFitOfASpec:
@@ -493,6 +553,50 @@ class TestCommand:
         tree = json.loads((out / "a.json").read_text())
         assert tree["delta_phi"]["positive"] > 0.999 and tree["against"]["phi"]["estimate"] > 0.6
         assert tree["joint"][0]["fit"]["provenance"]["source"]["table"] == "one.csv"
+
+    def test_two_injections_of_one_table(self, call, tmp_path, rows):
+        """--against-injection compares what one table holds; exit status and answers as with two tables."""
+        other = by_law(runs(), 0.005, seed=2, phi=0.7)
+        other = other.filter(pl.col("num_recur") > 1).with_columns(injection=pl.lit("additive"))
+        pl.concat([rows, other]).write_csv(tmp_path / "both.csv")
+        quick = ("--resamples", "60", "--starts", "4")
+        chosen = ("--injection", "linear", "--against-injection", "additive")
+        done = call("iso-depth", tmp_path / "both.csv", *chosen, *quick)
+        assert done.status == 0 and "worth more in the second grid" in done.out, done.err
+
+    def test_what_is_known_of_each_grid_is_not_lost(self, call, tmp_path, rows):
+        """Where there is no difference, each grid is said and written all the same, and the status is 1."""
+        rows.write_csv(tmp_path / "one.csv")
+        by_law(runs((1e17, 3e17, 1e18)), 0.005, seed=2).write_csv(tmp_path / "two.csv")
+        quick = ("--resamples", "60", "--starts", "4", "--json", tmp_path / "a.json")
+        done = call("iso-depth", tmp_path / "one.csv", "--against", tmp_path / "two.csv", *quick)
+        assert done.status == 1 and "the two grids have 1 budget(s) in common" in done.err.splitlines()[-1]
+        assert "phi = " in done.out
+        tree = json.loads((tmp_path / "a.json").read_text())
+        assert tree["against"]["phi"]["identified"] and "delta_phi" not in tree
+
+    def test_diverged_runs_are_missed(self, call, tmp_path, rows):
+        """A grid that lacks runs is said, and ends with 1, as its fit does."""
+        rows.with_columns(
+            status=pl.when(pl.int_range(pl.len()) == 2).then(pl.lit("diverged")).otherwise("status")
+        ).write_csv(tmp_path / "one.csv")
+        done = call("iso-depth", tmp_path / "one.csv", "--resamples", "60", "--starts", "4")
+        assert done.status == 1 and "phi = " in done.out
+        assert done.err.splitlines()[-1].endswith("1 diverged run(s) are missing from it")
+
+    def test_fit_says_the_same(self, call, tmp_path, rows, found):
+        """`fit --law looped` has the objective, the clusters and so the phi of `iso-depth`; of runs that are
+        no one grid it says in what they differ."""
+        rows.write_csv(tmp_path / "one.csv")
+        options = ("--law", "looped", "--resamples", "60", "--starts", "4", "--json", tmp_path / "fit.json")
+        assert call("fit", tmp_path / "one.csv", *options).status == 0
+        saved = Fit.from_json((tmp_path / "fit.json").read_text())
+        assert saved.estimates == pytest.approx(found.free.fit.estimates)
+        assert saved.provenance.group_columns == CELLS
+        lanes = rows.filter(pl.col("num_recur") > 1).with_columns(injection=pl.lit("additive"))
+        pl.concat([rows, lanes]).with_columns(context=pl.lit(64)).write_csv(tmp_path / "both.csv")
+        said = call("fit", tmp_path / "both.csv", *options).err
+        assert "rows of different injection are fitted together: name these in by" in said
 
     def test_wrong_calls(self, call, tmp_path, rows):
         """What cannot be analysed ends with 2 and a sentence."""

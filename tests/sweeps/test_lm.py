@@ -1,11 +1,13 @@
 """Sweeps of language models: from configs to rows, through the same engine as the toy networks."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
-from llm import CorpusError, RunConfig, count_params
+from llm import CorpusError, RunConfig, count_params, num_steps
+from llm._accounting import spent_flops
 from sweeps import _lm
 from sweeps._config import canonical, decode, encode
 from sweeps._jobs import Job, kind
@@ -98,11 +100,26 @@ def test_presets(name):
     assert len({Job("lm", config).id for config in spec.configs}) == len(spec.configs)
 
 
+LEAST_STEPS = 300
+"""The law does not hold for runs that are short of steps: LOG.md, "The llm_cpu grid again"."""
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "llm_tiny"])
+def test_no_cell_is_short_of_steps(name):
+    """Every run of a grid has some 300 steps or more, and spends its budget to 1 %."""
+    for config in load_spec(name).configs:
+        steps = num_steps(config, config.data.tokenizer.size)
+        assert steps >= LEAST_STEPS, (LM.label(config), steps)
+        assert spent_flops(config, config.data.tokenizer.size, steps) == pytest.approx(
+            config.budget, rel=0.01
+        )
+
+
 def test_the_case_studies_share_their_unlooped_runs():
     """The runs with r = 1 of a case study are jobs of the grid that it is compared with."""
-    grid = {canonical(config) for config in load_spec("llm_cpu").configs}
-    for name in ("llm_cpu_truncated", "llm_cpu_hyperconnections"):
-        for config in load_spec(name).configs:
+    for scale, study in itertools.product(("llm_cpu", "llm_gpu"), ("truncated", "hyperconnections")):
+        grid = {canonical(config) for config in load_spec(scale).configs}
+        for config in load_spec(f"{scale}_{study}").configs:
             assert (canonical(config) in grid) == (config.model.num_recur == 1)
 
 

@@ -96,6 +96,25 @@ def test_exponents_of_the_dense_optimum() -> None:
     assert row["loss_lower"] < narrow["loss_lower"] < narrow["loss_upper"] < row["loss_upper"]
 
 
+def test_budgets_without_an_optimum_say_nothing_of_growth() -> None:
+    """Optima at the end of what is looked at do not grow: exponents are those of the other budgets."""
+
+    class Small(Design):
+        shape = DenseDesign().shape
+        columns = DenseDesign.columns
+
+        def ranges(self, flops: float) -> tuple[tuple[float, float], ...]:
+            return ((1.0, 2.0),) if flops > 1e21 else DenseDesign().ranges(flops)
+
+    found = dense()
+    whole, other = (
+        [(row["column"], row["exponent"]) for row in allocate(found, design, budgets).exponents()]
+        for design, budgets in ((DenseDesign(), [1e18, 1e20]), (Small(), [1e18, 1e20, 1e22]))
+    )
+    assert other == whole and len(whole) == 2
+    assert allocate(found, Small(), [1e18, 1e22]).exponents() == []
+
+
 @pytest.fixture(scope="module")
 def looped() -> Fit:
     """The planted law, found without noise to 1e-5."""
