@@ -48,12 +48,12 @@ def test_phi_of_neither_0_nor_1_is_rejected(objective: LogSquares | Squares | Hu
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [LogSquares(), Huber(1e-3)])
 def test_the_truth_is_rejected_no_more_often_than_it_should(objective: LogSquares | Huber) -> None:
-    """Of 30 tables the true phi is rejected in one or two; 6 or more have a chance of 0.3 % at 5 %."""
+    """Of 60 tables the true phi is rejected in about 3; 9 or more have a chance of 0.3 % at 5 %."""
     rejected = 0
-    for seed in range(30):
+    for seed in range(60):
         found = compare([FREE, TRUE], looped_table(0.01, seed), objective=objective, folds=2, starts=4)
         rejected += found.nested[0].rejected
-    assert rejected < 6
+    assert rejected < 9
 
 
 def test_least_squares_gives_the_f_test() -> None:
