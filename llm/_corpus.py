@@ -23,6 +23,7 @@ from llm._readers import (
     below,
     checked_text,
     documents_of,
+    expanded,
     is_text,
     nearest,
     pieces,
@@ -60,6 +61,11 @@ class Corpus(abc.ABC):
     def version(self) -> str:
         """What a person would call this state of the corpus; it goes into the records."""
 
+    @property
+    @abc.abstractmethod
+    def place(self) -> str:
+        """Where it is, for a message."""
+
     def extent(self) -> Extent:
         """How much there is to read; by default not known."""
         return Extent()
@@ -91,6 +97,10 @@ class Embedded(Corpus):
     @property
     def version(self) -> str:
         return f"standard library of {platform.python_implementation()} {platform.python_version()}"
+
+    @property
+    def place(self) -> str:
+        return str(_standard_library_root())
 
     def extent(self) -> Extent:
         paths = _standard_library()
@@ -136,6 +146,10 @@ class Files(Corpus):
     def version(self) -> str:
         return self.fingerprint()
 
+    @property
+    def place(self) -> str:
+        return ", ".join(self.paths)
+
     def extent(self) -> Extent:
         files = self._files()
         if any(path.suffix.lower() == ".gz" or not is_text(path) for path in files):
@@ -143,10 +157,11 @@ class Files(Corpus):
         return Extent(len(files) if len(files) > 1 else None, sum(size for _, size, _ in states(files)))
 
     def _files(self) -> list[Path]:
-        found = [path for name in self.paths for path in below(Path(name).expanduser(), self.pattern)]
+        named = dict.fromkeys(expanded(name) for name in self.paths)
+        found = list(dict.fromkeys(path for one in named for path in below(one, self.pattern)))
         if not found:
             fitting = "" if self.pattern == "*" else f" that fit {self.pattern!r}"
-            raise CorpusError(f"empty corpus: no files{fitting} in {', '.join(self.paths)}")
+            raise CorpusError(f"empty corpus: no files{fitting} in {self.place}; name others in paths")
         return found
 
 
@@ -190,7 +205,7 @@ class Hub(Corpus):
             yield checked_text(row[self.field], where, self.field)
 
     def fingerprint(self) -> str:
-        local = Path(self.dataset).expanduser()
+        local = expanded(self.dataset)
         state = stamp(below(local)) if local.is_dir() else self.revision
         return json.dumps([self.dataset, self.subset, self.split, self.limit, state])
 
@@ -198,6 +213,10 @@ class Hub(Corpus):
     def version(self) -> str:
         parts = (self.dataset, self.subset, self.split, self.revision)
         return ", ".join(part for part in parts if part is not None)
+
+    @property
+    def place(self) -> str:
+        return f"data set {self.dataset}"
 
     def extent(self) -> Extent:
         return Extent(documents=self.limit)
@@ -208,7 +227,9 @@ class Hub(Corpus):
         except ModuleNotFoundError as error:
             missing = (error.name or "datasets").partition(".")[0]
             raise CorpusError(f"{missing} is not installed: pip install 'depthlaw[llm]'") from None
-        name = str(Path(self.dataset).expanduser()) if self.dataset.startswith("~") else self.dataset
+        name = str(expanded(self.dataset)) if self.dataset.startswith("~") else self.dataset
+        if name.startswith(("/", ".")) and not Path(name).exists():
+            raise CorpusError(f"{self.place} does not exist: name a folder that does, or one of the hub")
         rows = datasets.load_dataset(
             name, name=self.subset, split=self.split, revision=self.revision, streaming=True
         )
@@ -224,7 +245,7 @@ class Hub(Corpus):
             raise
         except Exception as error:  # of five libraries, without a common class
             said = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise CorpusError(f"data set {self.dataset} cannot be read: {said}") from error
+            raise CorpusError(f"{self.place} cannot be read: {said}") from error
 
 
 LEFT_OUT = frozenset(("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"))

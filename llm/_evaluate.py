@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array
 
 from llm._batches import Tokens
-from llm._config import Evaluation
+from llm._config import PRECISIONS, Evaluation
 from llm._layout import Layout
 from llm._loss import token_losses
 from llm._model import LoopedLM
 from llm._products import precise
-from llm._rules import require
+from llm._rules import require, require_recurrences
 
 
 class HeldOut(NamedTuple):
@@ -42,10 +42,12 @@ def evaluate(
     num_recur: r, by default the config's; looped models can be given more or fewer than they were trained
     with. precision: of states and products. layout: over devices, by default those that the model is on.
 
-    Raises ValueError: num_recur below 1, tokens of another vocabulary.
+    Raises ValueError: a num_recur that is no whole number above 0, an unknown precision, tokens of another
+    vocabulary.
     """
     evaluation, layout = evaluation or Evaluation(), layout or Layout.of(model)
-    require(num_recur is None or num_recur >= 1, "num_recur", num_recur, "must be at least 1")
+    require_recurrences(num_recur)
+    require(precision in PRECISIONS, "precision", precision, f"must be one of {', '.join(PRECISIONS)}")
     if tokens.vocabulary != model.vocabulary:
         raise ValueError(
             f"the tokens' vocabulary is {tokens.vocabulary}, the model's {model.vocabulary}: "

@@ -4,16 +4,18 @@ Symbols: batch B, positions S that there is room for, recurrences r, slots c ≤
 """
 
 import functools
+from collections.abc import Sequence
+from numbers import Integral
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from llm._blocks import Cache, Positions, Rotary, rms_norm, run_blocks
-from llm._model import LoopedLM
+from llm._model import LoopedLM, check_vocabulary
 from llm._products import precise
-from llm._rules import require
+from llm._rules import require, require_recurrences
 
 
 class KVCache(NamedTuple):
@@ -63,6 +65,7 @@ def extend(
     this cannot be seen, and the last positions are overwritten).
     """
     config, length, room = model.config, tokens.shape[1], cache.prelude.keys.shape[-3]
+    check_vocabulary(tokens, model.vocabulary, "tokens")
     if not isinstance(cache.length, jax.core.Tracer) and int(cache.length) + length > room:
         raise ValueError(
             f"tokens: {length} after the {int(cache.length)} in the cache, which has room for {room}: make a "
@@ -90,7 +93,7 @@ def extend(
 
 def generate(
     model: LoopedLM,
-    prompt: Int[Array, "B T"],
+    prompt: ArrayLike | Sequence[Sequence[int]],
     new_tokens: int,
     *,
     key: PRNGKeyArray | None = None,
@@ -99,7 +102,7 @@ def generate(
     num_recur: int | None = None,
     slots: int | None = None,
 ) -> Int[Array, "B new_tokens"]:
-    """`new_tokens` tokens after each prompt.
+    """`new_tokens` tokens after each prompt of (B, T) tokens.
 
     key: of the draws; it may be left out at temperature 0, where the likeliest token is taken. top_k: only
     the k likeliest tokens are drawn from. num_recur: r, by default the config's. slots: the recurrences whose
@@ -108,23 +111,20 @@ def generate(
     Raises ValueError naming the argument: a prompt that is empty or has tokens outside the vocabulary, a
     negative temperature, no key at a positive one, top_k or slots out of range.
     """
+    prompt = jnp.asarray(prompt)
+    require(jnp.issubdtype(prompt.dtype, jnp.integer), "prompt", prompt.dtype, "must hold integers")
     r = model.config.num_recur if num_recur is None else num_recur
-    require(r >= 1, "num_recur", r, "must be at least 1")
+    require_recurrences(num_recur)
     require(new_tokens >= 1, "new_tokens", new_tokens, "must be at least 1")
     require(temperature >= 0, "temperature", temperature, "must be at least 0")
     require(prompt.ndim == 2 and prompt.size > 0, "prompt", prompt.shape, "must be (B, T), neither of them 0")
-    most = int(jnp.max(prompt)), int(jnp.min(prompt))
-    if most[0] >= model.vocabulary or most[1] < 0:
-        raise ValueError(
-            f"prompt has token {most[0] if most[1] >= 0 else most[1]}: tokens must be from 0 to "
-            f"{model.vocabulary - 1}"
-        )
+    check_vocabulary(prompt, model.vocabulary, "prompt")
     if top_k is not None:
         require(
-            1 <= top_k <= model.vocabulary,
+            isinstance(top_k, Integral) and 1 <= top_k <= model.vocabulary,
             "top_k",
             top_k,
-            f"must be from 1 to the vocabulary, {model.vocabulary}",
+            f"must be a whole number from 1 to the vocabulary, {model.vocabulary}",
         )
     if key is None:
         require(temperature == 0, "key", key, "must be given at a positive temperature")

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from llm._blocks import Block, Positions, Rotary, draw_blocks, rms_norm, run_blocks
 from llm._config import ModelConfig
 from llm._injection import Parameters, State
+from llm._rules import require_recurrences
 
 VOCABULARY_MULTIPLE = 64
 """The rows of embedding and head are padded to a multiple of this."""
@@ -89,7 +90,11 @@ class LoopedLM(eqx.Module):
         num_recur: r, by default the config's. documents: which document each token belongs to; tokens see
         only their own (None: all before them). detached: recurrences that come before the r and keep no
         gradient; it may be traced. rematerialise: keep the states between blocks for the gradient, no more.
+
+        Raises ValueError for no recurrences, and for tokens outside the vocabulary, where their values are
+        known (under `jax.jit` they are not, and look up what they may).
         """
+        self._check(tokens, num_recur)
         positions = positions_of(tokens.shape[-1], self.config.head_size, documents)
         run = functools.partial(run_blocks, positions=positions, rematerialise=rematerialise)
         e, _ = run(self.prelude, self.embed(tokens))
@@ -117,6 +122,10 @@ class LoopedLM(eqx.Module):
         h, _ = run(self.coda, injection.finish(state))
         return self.logits(h)
 
+    def _check(self, tokens: Array, num_recur: int | None) -> None:
+        require_recurrences(num_recur)
+        check_vocabulary(tokens, self.vocabulary, "tokens")
+
     def embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T d"]:
         """norm(embedding of each token)."""
         return rms_norm(self.embedding[tokens], self.embedding_scale)
@@ -131,8 +140,9 @@ class LoopedLM(eqx.Module):
 
         `embedding`; `prelude.j`; `recurrence.i.j` after layer j of recurrence i, and `recurrence.i` at its
         end, after the norm (with lanes: what the coda would read); `coda.j`. All count from 0. Every token
-        sees all before it.
+        sees all before it. Raises as a call does.
         """
+        self._check(tokens, num_recur)
         positions = positions_of(tokens.shape[-1], self.config.head_size)
         run = functools.partial(run_blocks, positions=positions, collect=True)
         found = {"embedding": self.embed(tokens)}
@@ -172,6 +182,16 @@ class LoopedLM(eqx.Module):
                 yield last.name, leaf
             else:
                 yield "scale" if last.name.endswith("_scale") else "matrix", leaf
+
+
+def check_vocabulary(tokens: Array, vocabulary: int, name: str) -> None:
+    """Raise ValueError for tokens outside the vocabulary, where their values are known."""
+    if isinstance(tokens, jax.core.Tracer) or tokens.size == 0:
+        return
+    least, most = int(jnp.min(tokens)), int(jnp.max(tokens))
+    if least < 0 or most >= vocabulary:
+        wrong = most if least >= 0 else least
+        raise ValueError(f"{name}: {wrong} is no token: they must be from 0 to {vocabulary - 1}")
 
 
 def positions_of(length: int, head_size: int, documents: Int[Array, "B T"] | None = None) -> Positions:

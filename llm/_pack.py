@@ -140,7 +140,7 @@ def pack(
         if on_progress is not None:
             on_progress(BuildProgress("tokens", documents, num_bytes, _share(documents, num_bytes, *extent)))
     if not any(stream.documents for stream in streams.values()):
-        raise CorpusError(f"empty corpus: {corpus.version} has no document with text in it")
+        raise CorpusError(f"empty corpus: {corpus.place} has no document with text in it; name other text")
     for side, stream in streams.items():
         if stream.tokens < form.length:
             _refuse_side(side, stream, form, validation)
@@ -155,6 +155,9 @@ def finish(folder: Path) -> None:
 
 def _refuse_side(side: str, stream: Stream, form: ShardFormat, validation: float) -> None:
     change = "raise" if side == "validation" else "lower"
+    if not stream.documents:  # every document is on one side, which follows from its hash
+        told = f"the {side} side has no document: take more documents that differ"
+        raise CorpusError(f"{told}, or {change} validation (it is {validation})")
     told = f"the {side} side has {stream.documents} document(s) of {stream.tokens} tokens in all"
     remedy = f"{change} validation (it is {validation}), lower context, or take more text"
     raise CorpusError(f"{told}, fewer than a sequence of {form.length} (context + 1): {remedy}")

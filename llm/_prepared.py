@@ -47,7 +47,8 @@ class LibraryTokenizer(Prepared):
             raise
         except Exception as error:  # the library raises bare Exception
             said = getattr(error, "strerror", None) or error
-            raise CorpusError(f"tokenizer {path} cannot be read: {said}") from error
+            told = f"tokenizer {path} cannot be read: {said}"
+            raise CorpusError(f"{told}; name a tokenizer.json as the library tokenizers writes it") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -55,8 +56,12 @@ class LibraryTokenizer(Prepared):
         special = {
             token.content for token in self._tokenizer.get_added_tokens_decoder().values() if token.special
         }
-        self.vocabulary = max(words.values()) + 1
-        self.separator = words[self._separator(path, separator, special)]
+        self.vocabulary = _vocabulary(path, words)
+        first = self._separator(path, separator, special)
+        if first not in words:
+            told = f"tokenizer {path} puts {first!r} before a text, which is none of its tokens"
+            raise CorpusError(f"{told}: set separator")
+        self.separator = words[first]
         self.token_bytes = _token_bytes(path, self._tokenizer, words, special)
         self.token_bytes[self.separator] = 0
         (probe,) = self.encode_batch(["a"])
@@ -80,6 +85,21 @@ class LibraryTokenizer(Prepared):
             return str(probe.tokens[0])
         told = f"tokenizer {path} puts no token before a text"
         raise CorpusError(f"{told}: set separator; special tokens: {', '.join(sorted(special)) or 'none'}")
+
+
+def _vocabulary(path: Path, words: dict[str, int]) -> int:
+    """One more than the largest id. Raises CorpusError where ids are shared, or most of them are not used."""
+    by_id: dict[int, str] = {}
+    for word, id in words.items():
+        if id in by_id:
+            told = f"tokenizer {path} has two tokens of id {id}, {by_id[id]!r} and {word!r}"
+            raise CorpusError(f"{told}: repair it, or name another")
+        by_id[id] = word
+    if not words or 2 * len(words) <= max(by_id):
+        most = max(by_id, default=0)
+        told = f"tokenizer {path} has {len(words)} tokens, of ids up to {most}"
+        raise CorpusError(f"{told}: a model would have a row for each id; repair it, or name another")
+    return max(by_id) + 1
 
 
 def _token_bytes(path: Path, tokenizer: Any, words: dict[str, int], special: set[str]) -> np.ndarray:

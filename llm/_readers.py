@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -88,17 +89,43 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def below(path: Path, pattern: str = "*") -> list[Path]:
-    """A file itself, or the files in a folder and its folders whose names fit, sorted; no hidden ones."""
+    """A file itself, or the files in a folder and its folders whose names fit, sorted.
+
+    No hidden ones, and nothing that is no file: a pipe, say, would never end.
+    """
     if path.is_dir():
         found = []
         for folder, folders, names in os.walk(path, onerror=_refuse):
             folders[:] = [name for name in folders if not name.startswith(".")]
             names = fnmatch.filter(names, pattern)
-            found += [Path(folder, name) for name in names if not name.startswith(".")]
+            here = [Path(folder, name) for name in names if not name.startswith(".")]
+            found += [file for file in here if not _is_special(file)]
         return sorted(found, key=lambda file: file.relative_to(path).as_posix())
     if not path.exists():
         raise CorpusError(f"{path} does not exist: name a file or a folder that does")
+    if _is_special(path):
+        raise CorpusError(f"{path} is no file: name a file or a folder")
     return [path]
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe, a socket or a device; what cannot be looked at is refused when it is read."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def expanded(name: str) -> Path:
+    """The path of a name, with ~ in it resolved."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (RuntimeError, OSError) as error:  # no such user; longer than the system takes
+        said = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{name} cannot be read: {said}; name another path") from error
+    return path
 
 
 def stamp(files: list[Path]) -> str:
@@ -109,10 +136,10 @@ def stamp(files: list[Path]) -> str:
 def states(files: list[Path]) -> list[tuple[str, int, int]]:
     """Place, size in bytes and time of change of each file."""
     try:
-        stats = [(path.stat(), path) for path in files]  # a link to itself is refused here
+        found = [(path.stat(), path) for path in files]  # a link to itself is refused here
     except OSError as error:
         _refuse(error)
-    return [(str(path.resolve()), stat.st_size, stat.st_mtime_ns) for stat, path in stats]
+    return [(str(path.resolve()), state.st_size, state.st_mtime_ns) for state, path in found]
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -156,7 +183,7 @@ def _parquet(path: Path, field: str) -> Iterator[str]:
         schema = pl.read_parquet_schema(path)
         if field not in schema:
             raise CorpusError(f"{path} has no column {field!r}: {nearest(field, schema)}; set field")
-        if schema[field] not in (pl.String, pl.Categorical):
+        if schema[field] not in (pl.String, pl.Categorical, pl.Enum):
             raise CorpusError(f"{path}: column {field!r} holds {schema[field]}: it must hold texts")
         table = pl.scan_parquet(path).select(pl.col(field).cast(pl.String))
         rows = table.select(pl.len()).collect().item()
@@ -165,4 +192,4 @@ def _parquet(path: Path, field: str) -> Iterator[str]:
                 yield checked_text(value, f"{path}, row {row}", field)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         said = str(error).strip().partition("\n")[0] or "it is damaged"
-        raise CorpusError(f"{path} cannot be read: {said}") from error
+        raise CorpusError(f"{path} cannot be read: {said}; repair it, or leave it out") from error

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from llm._prepared import LibraryTokenizer, Prepared, library
-from llm._readers import CorpusError
+from llm._readers import CorpusError, expanded
 from llm._shards import write_atomic
 
 SAVED = "tokenizer.json"
@@ -125,7 +125,7 @@ class FromFile(Tokenizer):
         if not saved.exists():
             data = self._read()
             LibraryTokenizer(
-                Path(self.path).expanduser(), self.separator
+                expanded(self.path), self.separator
             )  # before it is kept: an error names the user's
             write_atomic(saved, data)
         return LibraryTokenizer(saved, self.separator)
@@ -139,7 +139,7 @@ class FromFile(Tokenizer):
 
     def _read(self) -> bytes:
         try:
-            return Path(self.path).expanduser().read_bytes()
+            return expanded(self.path).read_bytes()
         except OSError as error:
             raise CorpusError(f"tokenizer {self.path} cannot be read: {error.strerror or error}") from error
 
@@ -162,7 +162,7 @@ class _PreparedBytes(Prepared):
 @functools.lru_cache(maxsize=8)
 def _size(tokenizer: FromFile) -> int:
     """Read once: a sweep asks for every job."""
-    return LibraryTokenizer(Path(tokenizer.path).expanduser(), tokenizer.separator).vocabulary
+    return LibraryTokenizer(expanded(tokenizer.path), tokenizer.separator).vocabulary
 
 
 def _first(documents: Iterator[str], num_bytes: int | None) -> Iterator[str]:

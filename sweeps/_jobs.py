@@ -146,6 +146,10 @@ class Kind(abc.ABC):
     def companions(self, config: Any) -> str:
         """Jobs of equal text can be trained side by side on an accelerator."""
 
+    def explains(self, error: Exception) -> bool:
+        """Whether the error's sentence says all: what is wrong, where, and what to do about it."""
+        return False
+
     @abc.abstractmethod
     def train(
         self,

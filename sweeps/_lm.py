@@ -119,6 +119,11 @@ class LM(Kind):
     def companions(self, config: "RunConfig") -> str:
         return canonical(config)  # one at a time: a model fills its device
 
+    def explains(self, error: Exception) -> bool:
+        from llm import CorpusError
+
+        return isinstance(error, CorpusError)
+
     def train(
         self,
         configs: "Sequence[RunConfig]",

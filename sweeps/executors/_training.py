@@ -46,6 +46,8 @@ def run_task(
         return run.outcomes(Status.STOPPED)
     except Exception as error:  # whatever a job raises is that job's outcome: the sweep goes on
         status = Status.OUT_OF_MEMORY if run.exhausted else Status.FAILED
+        if run.kind.explains(error):
+            return run.outcomes(status, error=str(error))
         sentence = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return run.outcomes(status, error=sentence, trace=traceback.format_exc())
     about = run.provenance()

@@ -55,8 +55,11 @@ class IsoDepth:
 
     @property
     def phi(self) -> Estimate:
-        """With its interval; its `identified` says whether the rows bound it."""
-        return self.free.fit.parameters["phi"]
+        """With its interval; its `identified` says whether the rows bound it, which those of a single budget
+        do not: there what size and what data do cannot be told apart."""
+        found = self.free.fit.parameters["phi"]
+        several = len({run.budget for run in self.runs}) > 1
+        return dataclasses.replace(found, identified=found.identified and several)
 
     @property
     def monotone(self) -> bool | None:
@@ -162,7 +165,7 @@ def sentences(found: IsoDepth) -> list[str]:
             f"{most**phi.estimate:.2f} blocks of their own (95 % interval: {joint.fit.interval_method})."
         )
     else:
-        said.append(f"phi is not identified by these runs ({joint.fit.status}).")
+        said.append(f"phi is not identified by these runs (the fit is {joint.fit.status}).")
     for other in found.joint[1:]:
         by_interval = {True: "excluded", False: "not excluded", None: "not judged"}[other.excluded]
         test = other.test

@@ -15,6 +15,7 @@ from sweeps._config import ConfigError
 from sweeps.iso_depth._analysis import IsoDepth
 from sweeps.iso_depth._grid import CELLS, Grid
 from sweeps.laws import Estimate, Fit, Huber, LoopedLaw, Objective, OwnLaw, fit
+from sweeps.laws._bootstrap import standard_error
 from sweeps.laws._law import Array
 
 CONFIDENCE = 0.95
@@ -189,6 +190,6 @@ def _drawn(found: Fit) -> Array:
 
 
 def _error(found: Fit) -> tuple[float, int]:
-    """Standard error of phi, times sqrt(C / (C - 1)) of C cells, and C - 1."""
-    nu = found.provenance.groups - 1
-    return float(_drawn(found).std()) * math.sqrt((nu + 1) / nu), nu
+    """Standard error of phi by C cells, and C - 1."""
+    cells = found.provenance.groups
+    return float(standard_error(_drawn(found), cells)), cells - 1

@@ -257,6 +257,10 @@ def _different(one: Run, other: Run) -> list[str]:
 
 def _notes(runs: list[Run], diverged: int) -> tuple[str, ...]:
     notes = []
+    if len({run.budget for run in runs}) < 2:
+        notes.append("A single budget: what size and what data do cannot be told apart, so phi is not known.")
+    if all(run.num_recur > 1 for run in runs):
+        notes.append("No run has r = 1: without models that do not recur little is known of phi.")
     if diverged:
         notes.append(f"{diverged} diverged run(s) left out.")
     missed = [run for run in runs if abs(run.flops / run.budget - 1) > SPENT_WITHIN]

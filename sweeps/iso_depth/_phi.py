@@ -123,7 +123,7 @@ def joints(
         r_squared, rmse, residual = scores(found, columns)
         test = next((t for t in compared.nested if t.narrow == one.candidate.name), None)
         excluded = None
-        if held is not None and free.identified:
+        if held is not None and free.identified and len(grid.budgets) > 1:
             excluded = not phi.interval[0] <= held <= phi.interval[1]
         by_r = _by_recur(grid, residual)
         out.append(Joint(one.candidate.name, found, r_squared, rmse, one.rms, by_r, test, excluded))

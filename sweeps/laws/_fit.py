@@ -147,6 +147,10 @@ def fit(
     )
 
 
+LEAST_RESAMPLES = 20
+"""Of so few refits a standard error is known to 16 %."""
+
+
 def _check(
     confidence: float,
     interval: str,
@@ -163,6 +167,9 @@ def _check(
     for name, value in (("resamples", resamples), ("starts", starts), ("budget", budget)):
         if value is not None and value < 1:
             raise ArgumentError(f"{name}: {value} is less than 1; give a positive whole number.")
+    if resamples is not None and resamples < LEAST_RESAMPLES:
+        told = f"resamples: {resamples} are too few for an interval"
+        raise ArgumentError(f"{told}; give {LEAST_RESAMPLES} or more (1000 is usual).")
     if seed < 0:
         raise ArgumentError(f"seed: {seed} is less than 0; give a whole number from 0 up.")
     if refit_starts < 0:

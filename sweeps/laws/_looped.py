@@ -9,6 +9,9 @@ from typing import final
 
 from sweeps.laws._law import Law, Parameter, amplitude, exponent, floor
 
+LARGEST_PHI = 3.0
+"""The box of arXiv:2604.21106: a block run twice is worth eight blocks at most, an eighth at least."""
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +20,8 @@ class LoopedLaw(Law):
 
     $$L = E + A\,(N_\mathrm{once} + r^\varphi N_\mathrm{rec})^{-\alpha} + B\,D^{-\beta}$$
 
-    phi = 0: running a block again is worth nothing; phi = 1: as much as blocks of their own. phi is
-    determined only where r varies.
+    phi = 0: running a block again is worth nothing; phi = 1: as much as blocks of their own. It lies within
+    `LARGEST_PHI` of 0, and is determined only where r varies.
 
     ??? cite "Reference"
 
@@ -45,7 +48,7 @@ class LoopedLaw(Law):
             exponent("alpha", (0.05, 1.5)),
             amplitude("B", "loss x token^beta"),
             exponent("beta", (0.05, 1.5)),
-            exponent("phi", (-0.5, 1.5)),
+            Parameter("phi", "1", lower=-LARGEST_PHI, upper=LARGEST_PHI, likely=(-0.5, 1.5)),
         )
 
     @property

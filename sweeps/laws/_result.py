@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from sweeps.laws._bootstrap import standard_error
 from sweeps.laws._chinchilla import ChinchillaLaw
 from sweeps.laws._compute import ComputeLaw
 from sweeps.laws._depth import DepthLaw
@@ -205,7 +206,7 @@ class Fit:
             tail /= 1 - self.failed_share
             low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
             return low, high
-        error = np.log(drawn).std(axis=0) * math.sqrt((self.few_freedom + 1) / self.few_freedom)
+        error = standard_error(np.log(drawn), self.few_freedom + 1)
         half = stats.t.ppf(1 - tail, self.few_freedom) * error
         return estimate * np.exp(-half), estimate * np.exp(half)
 

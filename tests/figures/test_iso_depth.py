@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -11,8 +12,9 @@ import pytest
 from figures import iso_depth
 from sweeps._source import open_source
 from sweeps.iso_depth import COLUMNS, analyse
+from sweeps.iso_depth._delta import _together
 from sweeps.iso_depth._frontier import frontier, orders
-from sweeps.iso_depth._grid import read
+from sweeps.iso_depth._grid import Grid, read
 from sweeps.laws import Huber, LoopedLaw, fit
 from tests.sweeps.iso_depth_grid import BUDGETS, RECURRENCES, WIDTHS, by_law, runs
 
@@ -126,3 +128,34 @@ def test_stored_fits_are_those_of_their_tables(path):
     assert all(order.rises for order in orders(cells)) == stored["monotone"]
     assert [cell.loss for cell in cells] == pytest.approx([cell["loss"] for cell in stored["cells"]])
     assert len(grid.runs) == len(stored["runs"])
+
+
+README = (TABLES.parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_phi_in_the_readme():
+    """The README says the phi and the interval of the stored fit."""
+    stored = json.loads((TABLES / "llm_cpu.json").read_text())["phi"]
+    low, high = stored["interval"]
+    words = f"phi = {stored['estimate']:.3f} [{low:.3f}, {high:.3f}]"
+    assert words in " ".join(README.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hyperconnections", r"Hyperconnections raise phi by (\S+) .*?, or by (\S+) "),
+        ("truncated", r"truncated backpropagation changes it by (\S+) .*?, or (\S+) "),
+    ],
+)
+def test_differences_of_phi_in_the_readme(name, said):
+    """The README says by how much phi differs over the budgets that two tables have, by two laws and one."""
+    tables = [TABLES / f"{table}.csv" for table in ("llm_cpu", f"llm_cpu_{name}")]
+    grids = [read(open_source(path, "looped", also=(*COLUMNS, "flops")).table) for path in tables]
+    shared = set(grids[0].budgets) & set(grids[1].budgets)
+    grids = [Grid(tuple(run for run in grid.runs if run.budget in shared), 0, ()) for grid in grids]
+    options = {"objective": Huber(1e-3), "interval": "none", "starts": 64}
+    one, other = (fit(LoopedLaw(), grid.columns, **options).estimates["phi"] for grid in grids)
+    together = _together(*grids, options).estimates["delta_phi"]
+    found = re.search(said, " ".join(README.split()))
+    assert [float(number) for number in found.groups()] == pytest.approx([other - one, together], abs=0.0051)

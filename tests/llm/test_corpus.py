@@ -217,6 +217,35 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(CorpusError, match="loop cannot be read: Too many levels of symbolic links"):
         Files((str(tmp_path),)).fingerprint()
+    for name, told in (("~nobody-of-this-name/x", "home directory"), ("a" * 300, "File name too long")):
+        with pytest.raises(CorpusError, match=f"{name} cannot be read: .*{told}.*; name another path"):
+            Files((name,)).fingerprint()
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
+    """A pipe in a folder is left out, and refused where it is named: reading it would never end."""
+    (tmp_path / "a.txt").write_text("text")
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert _read(tmp_path) == ["text"]
+    with pytest.raises(CorpusError, match="pipe.txt is no file: name a file or a folder"):
+        _read(tmp_path / "pipe.txt")
+
+
+def test_what_is_named_twice_is_read_once(tmp_path) -> None:
+    """A folder twice, and a folder with a file in it."""
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(name)
+    assert _read(tmp_path, tmp_path) == ["a", "b"]
+    assert _read(tmp_path, tmp_path / "a.txt") == ["a", "b"]
+    assert _read(tmp_path / "b.txt", tmp_path) == ["b", "a"]
+
+
+def test_a_folder_of_the_hub_that_is_not_there(tmp_path) -> None:
+    """A local folder is told from the name of a data set by how it begins."""
+    pytest.importorskip("datasets", reason="pip install 'depthlaw[llm]'")
+    gone = tmp_path / "gone"
+    with pytest.raises(CorpusError, match=f"data set {gone} does not exist: name a folder that does"):
+        list(Hub(str(gone)).documents())
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from llm import Additive, DataConfig, Evaluation, Files, LoopedLM, ModelConfig, build, evaluate, token_losses
+from llm._rules import require_recurrences
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +70,13 @@ def test_masked_documents_matter(model, tokens):
 
 
 def test_errors(model, tokens):
-    """No recurrences, and tokens that the model has no rows for, are refused."""
-    with pytest.raises(ValueError, match="num_recur is 0: it must be at least 1"):
+    """No recurrences, an unknown precision, and tokens that the model has no rows for, are refused."""
+    with pytest.raises(ValueError, match="num_recur is 0: it must be a whole number, at least 1"):
         evaluate(model, tokens, num_recur=0)
+    with pytest.raises(ValueError, match="num_recur is 1.5: it must be a whole number"):
+        require_recurrences(1.5)
+    with pytest.raises(ValueError, match="precision is bf16: it must be one of float32, bfloat16"):
+        evaluate(model, tokens, precision="bf16")
     for vocabulary in (200, 4096):
         other = dataclasses.replace(model, vocabulary=vocabulary)
         with pytest.raises(ValueError, match=f"the tokens' vocabulary is 256, the model's {vocabulary}"):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from llm import Additive, Hyperconnections, Linear, LoopedLM, ModelConfig, Passthrough
+from llm import Additive, Hyperconnections, KVCache, Linear, LoopedLM, ModelConfig, Passthrough, extend
 from llm._blocks import Block, Rotary, draw_blocks, rms_norm
 from llm._config import SampledRecurrences
 from llm._model import documents_of, positions_of
@@ -562,3 +562,18 @@ def test_sampled_models_run_at_any_r():
     sampled = LoopedLM(**{**vars(plain), "config": config_of("linear", 2, sampled=SampledRecurrences())})
     one, other = (jax.make_jaxpr(lambda m: m(tokens_of()))(model) for model in (plain, sampled))
     assert str(one) == str(other)
+
+
+def test_tokens_outside_the_vocabulary_are_refused():
+    """Where they can be seen: a call, hidden states and an extension name the token and the range."""
+    config = ModelConfig(width=8, head_size=4, prelude=1, layers=2, coda=1, num_recur=2)
+    model = LoopedLM.draw(config, 11, jax.random.key(0))
+    cache = KVCache.empty(model, 1, 4, 2)
+    for wrong in (11, -1):
+        tokens = jnp.array([[3, wrong]])
+        for call in (model, model.states, lambda tokens: extend(model, tokens, cache, 2)):
+            with pytest.raises(ValueError, match=f"tokens: {wrong} is no token: they must be from 0 to 10"):
+                call(tokens)
+    for call in (model, model.states):
+        with pytest.raises(ValueError, match="num_recur is 0: it must be a whole number, at least 1"):
+            call(jnp.array([[3]]), 0)

@@ -1,6 +1,7 @@
 """Tokenizers lose nothing, count every byte once, and keep the separator out of texts."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -202,9 +203,38 @@ def _broken(path: Path) -> Path:
     return path
 
 
+def _edited(path: Path, change: Callable[[dict], None]) -> Path:
+    """A tokenizer whose file has been changed."""
+    tree = json.loads(_llama_like(path).read_text())
+    change(tree)
+    path.write_text(json.dumps(tree))
+    return path
+
+
+def _shared_id(path: Path) -> Path:
+    return _edited(path, lambda tree: tree["model"]["vocab"].update(twice=tree["model"]["vocab"]["<0x41>"]))
+
+
+def _stray_id(path: Path) -> Path:
+    return _edited(path, lambda tree: tree["model"]["vocab"].update(stray=10**6))
+
+
+def _foreign_first(path: Path) -> Path:
+    def change(tree: dict) -> None:
+        processor = tree["post_processor"]
+        text = json.dumps(processor).replace("<s>", "<z>")
+        tree["post_processor"] = json.loads(text)
+        tree["post_processor"]["special_tokens"]["<z>"]["ids"] = [5000]
+
+    return _edited(path, change)
+
+
 @pytest.mark.parametrize(
     "write, separator, told",
     [
+        (_shared_id, None, r"has two tokens of id \d+, '.*' and '.*': repair it"),
+        (_stray_id, None, r"has \d+ tokens, of ids up to 1000000: a model would have a row for each id"),
+        (_foreign_first, None, "puts '<z>' before a text, which is none of its tokens: set separator"),
         (
             _lossy,
             None,
@@ -213,7 +243,7 @@ def _broken(path: Path) -> Path:
         (_nameless, None, "puts no token before a text: set separator; special tokens: </s>, <s>, <unk>"),
         (_llama_like, "<S>", "has no special token '<S>': did you mean '<s>'"),
         (_llama_like, "the", "has no special token 'the'"),
-        (_broken, None, "tokenizer .*t.json cannot be read: "),
+        (_broken, None, "tokenizer .*t.json cannot be read: .*; name a tokenizer.json as the library"),
         (lambda path: path, None, "tokenizer .*t.json cannot be read: No such file"),
     ],
 )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import jax
+import jax.extend
 import numpy as np
 import pytest
 
@@ -23,12 +24,14 @@ from llm import (
     RunConfig,
     SampledRecurrences,
     TrainedBPE,
+    Transfer,
     _train,
     build,
     num_steps,
+    token_losses,
     train,
 )
-from llm._program import Program, compiled
+from llm._program import Program, TrainState, compiled
 from sweeps._lm import _result
 
 OPTIMISER = MuonH(matrix=0.04, embedding=0.1, head=0.02)
@@ -221,6 +224,105 @@ def test_every_parameter_is_trained(config, tokens, change):
     after = jax.tree.leaves(result.model)
     for (path, before), trained in zip(jax.tree.leaves_with_path(start.model), after, strict=True):
         assert not np.array_equal(before, trained), jax.tree_util.keystr(path)
+
+
+class TestWhatAStepIsGiven:
+    """What stands between a config and the compiled step, each against its own rule."""
+
+    @pytest.fixture
+    def calls(self, monkeypatch):
+        """The arguments of every step of a training: tokens, rates, steps, detached, kept; and its losses."""
+        made = []
+
+        def spied(program):
+            draw, step = compiled(program)
+
+            def watched(state, *arguments):
+                after, loss = step(state, *arguments)
+                made.append((*arguments, float(loss)))
+                return after, loss
+
+            watched._cache_size = step._cache_size
+            return draw, watched
+
+        monkeypatch.setattr(_train, "compiled", spied)
+        return made
+
+    def test_rates_and_length(self, config, tokens, calls):
+        """The rates are those of this width, batch and number of tokens, and their decay has the run's own
+        number of steps, which with `test_decay` makes the last of them a tenth."""
+        moving = dataclasses.replace(config, optimiser=dataclasses.replace(OPTIMISER, transfer=Transfer()))
+        train(moving, tokens=tokens[1])
+        assert len(calls) == 10
+        wanted = moving.optimiser.rates(width=8, batch_tokens=8 * 16, num_tokens=10 * 8 * 16)
+        assert wanted["matrix"] != OPTIMISER.matrix
+        for _, rates, steps, _, _, _ in calls:
+            assert rates == wanted and steps == 10
+
+    def test_the_order_of_the_data_is_the_seeds(self, config, tokens, calls):
+        """Step i of seed s trains on batch (s, i) of the corpus; another seed has others."""
+        train(config, tokens=tokens[1])
+        for step, (placed, *_) in enumerate(calls):
+            np.testing.assert_array_equal(placed[0], tokens[1].batch(3, step, 8))
+        train(dataclasses.replace(config, seed=4), tokens=tokens[1])
+        assert not np.array_equal(calls[0][0], calls[10][0])
+
+    def test_truncation_runs_all_recurrences(self, config, tokens, calls):
+        """With k = 1 of r = 3 kept, the first loss is that of the untrained model at three recurrences; that
+        of the kept one alone is another."""
+        model = dataclasses.replace(config.model, layers=3, num_recur=3, backprop_recurrences=1)
+        config = dataclasses.replace(config, model=model)
+        train(config, tokens=tokens[1])
+        placed, _, _, detached, kept, loss = calls[0]
+        assert (int(detached), kept) == (2, 1)
+        # Of a model that has learnt, lest every logit be nearly nothing.
+        trained = train(dataclasses.replace(config, num_tokens=100.0 * 8 * 16), tokens=tokens[1]).model
+        program = compiled(Program.of(config, 256, tokens[1].separator, Layout(1)))
+        rates = dict.fromkeys(("embedding", "head", "matrix", "scale", "lane"), 0.0)
+        moments = program.draw(jax.random.key(0)).moments
+        whole, cut = (
+            float(token_losses(trained, placed[0], r, separator=tokens[1].separator).mean()) for r in (3, 1)
+        )
+        _, found = program.step(TrainState(trained, moments), placed, rates, 10, 2, 1)
+        assert float(found) == pytest.approx(whole, rel=1e-5) and abs(whole - cut) > 1e-3
+
+    def test_rematerialise_reaches_the_step(self, config, tokens, calls):
+        """The step of a run that asks for it computes states again, and no other does."""
+        for asked in (False, True):
+            program = compiled(
+                Program.of(
+                    dataclasses.replace(config, rematerialise=asked), 256, tokens[1].separator, Layout(1)
+                )
+            )
+            state = jax.eval_shape(program.draw, jax.random.key(0))
+            batch = jax.ShapeDtypeStruct((1, 8, 17), np.int32)
+            rates = dict.fromkeys(("embedding", "head", "matrix", "scale", "lane"), 0.0)
+            traced = str(program.step.trace(state, batch, rates, 10, 0, 2).jaxpr)
+            assert ("remat" in traced or "checkpoint" in traced) == asked
+
+
+def test_bfloat16_is_what_is_multiplied(config, tokens):
+    """In bfloat16 every product of a training step has operands of that type, parameters and their updates
+    stay float32, and the loss is that of float32 to the 2^-8 of a rounding, but not equal."""
+    low = dataclasses.replace(config, precision="bfloat16")
+    results = [train(one, tokens=tokens[1]) for one in (config, low)]
+    assert {leaf.dtype for leaf in jax.tree.leaves(results[1].model)} == {np.dtype("float32")}
+    assert results[0].losses[0] != results[1].losses[0]
+    np.testing.assert_allclose(results[1].losses, results[0].losses, rtol=2**-6)
+    model, batch = results[0].model, jax.numpy.asarray(tokens[1].batch(0, 0, 8))
+    for precision in ("float32", "bfloat16"):
+        traced = jax.make_jaxpr(lambda m: token_losses(m, batch, separator=0, precision=precision))(model)  # noqa: B023
+        found = {str(v.aval.dtype) for eqn in products(traced.jaxpr) for v in eqn.invars}
+        assert found == {precision}
+
+
+def products(jaxpr):
+    """Every dot_general of a program, however deep."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            yield eqn
+        for inner in jax.extend.core.jaxprs_in_params(eqn.params):
+            yield from products(inner)
 
 
 def test_traced_once(config, tokens):

@@ -207,7 +207,8 @@ def test_derived_beside_texts(call, seeds):
         (("--fix", "c=1", "--fix", "alpha=1", "--fix", "L_0=0"), "every parameter is fixed"),
         (("--interval", "cluster", "--group", "none"), "clusters need group"),
         (("--drop-top", "24"), "drop_top: 24 leaves none of 24 rows"),
-        (("--group", "none", "--resamples", "3"), "resamples: 3 are too few"),
+        (("--group", "none", "--resamples", "30"), "resamples: 30 are too few"),
+        (("--resamples", "19"), "resamples: 19 are too few for an interval; give 20 or more"),
     ],
 )
 def test_wrong_calls_of_fit(call, seeds, options, sentence):

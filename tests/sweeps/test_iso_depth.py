@@ -63,6 +63,7 @@ class TestPhi:
             assert held.rmse > 3 * found.free.rmse and held.held_out > found.free.held_out
         assert [one.name for one in found.joint] == ["phi free", "phi = 0", "phi = 1"]
 
+    @pytest.mark.slow
     def test_coverage(self):
         """Of 20 draws at least 16 intervals hold the planted phi: with 95 % each, fewer have a chance of 0.3
         %; in 200 draws 98 % did."""
@@ -122,6 +123,19 @@ class TestPhi:
         free = dataclasses.replace(found.free, fit=fit(LoopedLaw(), grid.columns, interval="none", starts=4))
         said = caveats(dataclasses.replace(found, joint=(free,)))
         assert any(one.startswith("joint law: 24 row(s) were trained with fewer") for one in said)
+
+    def test_a_single_budget(self, rows):
+        """What size and what data do cannot be told apart: phi is not identified, whatever its interval."""
+        one = analyse(rows.filter(pl.col("budget") == BUDGETS[0]), **QUICK)
+        assert not one.phi.identified and [held.excluded for held in one.joint[1:]] == [None, None]
+        assert any(note.startswith("A single budget: ") for note in caveats(one))
+        assert any("phi is not identified" in said for said in sentences(one))
+
+    def test_without_models_that_do_not_recur(self, rows):
+        """That r = 1 is missing is said."""
+        assert read(rows).notes == ()
+        (note,) = read(rows.filter(pl.col("num_recur") > 1)).notes
+        assert note.startswith("No run has r = 1")
 
 
 class TestFrontier:
@@ -307,6 +321,8 @@ class TestDelta:
         same = delta_phi(found, found, **QUICK)
         assert same.difference == 0 and same.positive == pytest.approx(0.5)
         assert same.interval[0] < 0 < same.interval[1] and same.shared == 48
+        # Runs of r = 1 say the same whichever grid they are of: they count once.
+        assert same.together.provenance.rows == 48 + 36
         assert same.by_one_law.estimate == pytest.approx(0, abs=1e-6)
         assert "not resolved" in same.sentence and "48 run(s) are in both grids" in same.sentence
 
@@ -348,6 +364,7 @@ class TestDelta:
         with pytest.raises(ConfigError, match=r"the two grids have 1 budget\(s\) in common"):
             delta_phi(found, one)
 
+    @pytest.mark.slow
     def test_together(self):
         """One law for two grids with the same runs at r = 1: of 20 draws at least 16 intervals hold the
         planted difference (with 95 % each, fewer have a chance of 0.3 %; in 100 draws 98 % did); they are

@@ -131,6 +131,37 @@ def test_bad_corpus(base):
         LM.train([config])
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gone.txt", "gone.txt does not exist: name a file or a folder that does"),
+        ("latin.txt", "latin.txt: byte 1 is not UTF-8; convert the file, or leave it out"),
+        ("empty.txt", "empty.txt has no document with text in it; name other text"),
+    ],
+)
+def test_bad_corpus_on_the_command_line(base, call, tmp_path, name, told):
+    """The run fails in the sentence of the corpus, without a trace, and `table` has no row."""
+    if name != "gone.txt":
+        (tmp_path / name).write_bytes(b"" if name == "empty.txt" else "f\xfcnf".encode("latin-1"))
+    text = f"""
+        [sweep]
+        name = "bad"
+        kind = "lm"
+        description = "A corpus that cannot be read."
+        [base]
+        budget = 1e8
+        model = {{ width = 8, head_size = 4, prelude = 1, layers = 2, coda = 1 }}
+        data = {{ context = 16, corpus = {{ kind = "files", paths = ["{tmp_path / name}"] }} }}
+        [fit]
+        law = "none"
+    """
+    (tmp_path / "bad.toml").write_text(text)
+    done = call("run", tmp_path / "bad.toml", "--out", tmp_path / "out", "--workers", "1")
+    assert done.status == 1 and "Traceback" not in done.err
+    assert told in " ".join(done.err.split()).replace(" │ │ │ │ ", " ")
+    assert "CorpusError" not in done.err
+
+
 def test_columns_are_documented():
     """Every column has a meaning, and the law's columns are among them."""
     assert all(column.meaning for column in _lm.LM.columns.values())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from sweeps.laws import ChinchillaLaw, DepthLaw, Squares, Status, fit
-from sweeps.laws._bootstrap import Refits, _step_within
+from sweeps.laws._bootstrap import Refits, _step_within, standard_error
 
 DEPTH = np.array([3.0, 4, 6, 8, 12, 16])
 NO_FLOOR = {"L_0": 0.0}
@@ -176,6 +176,36 @@ def test_failed_refits_never_narrow_an_interval_of_few_clusters() -> None:
     whole = _refits(values, [True] * 60).student(np.zeros(1), 0.9)
     assert (low <= least).all() and (most <= high).all()
     assert (low <= whole[0]).all() and (whole[1] <= high).all()
+
+
+@given(st.integers(0, 99), st.floats(-1e3, 1e3), st.integers(0, 999), st.integers(2, 30))
+def test_one_refit_that_ended_elsewhere_is_not_the_standard_error(
+    seed: int, wild: float, place: int, clusters: int
+) -> None:
+    """Of 1000 normal refits the standard error is the usual one, exactly; one of them moved anywhere changes
+    it by 3 % at most (the square of six standard deviations is 36 of 1000, and more by the reach's error)."""
+    values = np.random.default_rng(seed).standard_normal((1000, 2))
+    error = standard_error(values, clusters)
+    usual = values.std(axis=0) * math.sqrt(clusters / (clusters - 1))
+    np.testing.assert_allclose(error, usual, rtol=1e-12)
+    values[place, 0] = wild
+    moved = standard_error(values, clusters)
+    assert moved[0] == pytest.approx(error[0], rel=0.03) and moved[1] == error[1]
+
+
+def test_refits_that_are_nearly_all_equal_keep_their_scatter() -> None:
+    """Where 96 % of the refits end on a bound, those that do not are not taken away."""
+    values = np.repeat([0.0, 1.0], [980, 20])[:, None]
+    assert standard_error(values, 5) == pytest.approx([math.sqrt(0.02 * 0.98 * 5 / 4)])
+
+
+def test_the_standard_error_of_listed_refits_is_weighted() -> None:
+    """Two groups at -1 and 1: resamples -1, 0, 1 of chance 1/4, 1/2, 1/4, of which nothing is moved; so that
+    of all four, written out."""
+    chance = np.array([0.25, 0.5, 0.25])
+    found = standard_error(np.array([[-1.0], [0.0], [1.0]]), 2, chance)
+    assert found == pytest.approx([math.sqrt(0.5 * 2)])
+    assert standard_error(np.array([[-1.0], [0.0], [0.0], [1.0]]), 2) == pytest.approx(found)
 
 
 def test_intervals_stay_within_what_a_parameter_can_be() -> None:
