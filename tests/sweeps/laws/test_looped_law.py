@@ -1,7 +1,5 @@
 """The joint law of looped models (arXiv:2604.21106) on the paper's design: phi comes back, with its error."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -67,7 +65,7 @@ def test_one_recurrence_determines_no_phi() -> None:
     once = {name: column[table["num_recur"] == 1] for name, column in table.items()}
     found = fit(LoopedLaw(), once, interval="wald")
     assert found.status is Status.DEGENERATE and not found.identified
-    assert found.intervals["phi"] == (-math.inf, math.inf)
+    assert found.intervals["phi"] == (-3.0, 3.0)  # all that it may be
     codes = {f.code for f in found.diagnosis}
     assert {"degenerate", "few-levels"} <= codes
 
