@@ -1,5 +1,7 @@
 """What the README shows is what the code does."""
 
+import ast
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -34,6 +36,18 @@ def test_the_python_in_the_readme_runs(capsys):
     exec(block("python", "train_cohort(config)"), {})
     alpha, low, high = (float(number) for number in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)[:3])
     assert low < alpha < high
+
+
+@pytest.mark.slow
+def test_the_language_model_in_the_readme_runs(capsys):
+    """The example, with a thirtieth of its budget, trains below the loss of a uniform guess at both r, and
+    prints bytes."""
+    code = block("python", "from llm import")
+    assert code.count("budget=1e12") == 1
+    exec(code.replace("budget=1e12", "budget=3e10"), {})
+    losses, text = capsys.readouterr().out.strip().splitlines()
+    assert all(0 < float(loss) < math.log(257) for loss in losses.split())
+    assert isinstance(ast.literal_eval(text), bytes)
 
 
 @pytest.mark.parametrize(
