@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from llm._blocks import Block, Positions, Rotary, draw_blocks, rms_norm, run_blocks
@@ -188,7 +189,8 @@ def check_vocabulary(tokens: Array, vocabulary: int, name: str) -> None:
     """Raise ValueError for tokens outside the vocabulary, where their values are known."""
     if isinstance(tokens, jax.core.Tracer) or tokens.size == 0:
         return
-    least, most = int(jnp.min(tokens)), int(jnp.max(tokens))
+    known = np.asarray(tokens)  # with jnp, tokens that are known would be traced where others are
+    least, most = int(known.min()), int(known.max())
     if least < 0 or most >= vocabulary:
         wrong = most if least >= 0 else least
         raise ValueError(f"{name}: {wrong} is no token: they must be from 0 to {vocabulary - 1}")

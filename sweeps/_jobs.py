@@ -86,13 +86,14 @@ class Result(NamedTuple):
     """What a job reached: its rows, by column, and its curves, by name.
 
     diverged: what did, in a sentence. about: what its record is to say of how it ran, its speed say; no part
-    of the result.
+    of the result. model: the arrays of what was trained, by name, where they were asked for.
     """
 
     rows: list[dict[str, Any]]
     curves: "dict[str, np.ndarray]"
     diverged: str | None = None
     about: dict[str, Any] | None = None
+    model: "dict[str, np.ndarray] | None" = None
 
 
 class Kind(abc.ABC):
@@ -158,12 +159,18 @@ class Kind(abc.ABC):
         resume: Checkpoint | None = None,
         max_bytes: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        keep_models: bool = False,
     ) -> list[Result]:
         """Train companions together.
 
         resume: go on from a checkpoint of the same configs. max_bytes: use no more memory than this.
+        keep_models: results have the arrays that `model` takes.
         Raises ValueError when the checkpoint does not fit or a single student exceeds `max_bytes`.
         """
+
+    @abc.abstractmethod
+    def model(self, config: Any, rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]") -> Any:
+        """What was trained, from its config, its rows and the arrays that its result kept."""
 
 
 KINDS = {"toy": "sweeps._toy:Toy", "lm": "sweeps._lm:LM"}

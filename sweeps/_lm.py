@@ -8,10 +8,11 @@ import numpy as np
 
 from sweeps._config import canonical
 from sweeps._jobs import Checkpoint, Column, Kind, Progress, Result
+from sweeps._models import from_arrays, to_arrays
 
 if TYPE_CHECKING:
     import llm
-    from llm import RunConfig, RunResult
+    from llm import LoopedLM, RunConfig, RunResult
 
 
 class LM(Kind):
@@ -131,6 +132,7 @@ class LM(Kind):
         resume: Checkpoint | None = None,
         max_bytes: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        keep_models: bool = False,
     ) -> list[Result]:
         from llm import Snapshot, train
 
@@ -151,10 +153,22 @@ class LM(Kind):
             on_progress=report,
             on_build=lambda _: on_progress(Progress(0.0, 0, None, None)),
         )
-        return [_result(config, result)]
+        return [_result(config, result, keep_models)]
+
+    def model(
+        self, config: "RunConfig", rows: list[dict[str, Any]], arrays: dict[str, np.ndarray]
+    ) -> "LoopedLM":
+        import jax
+
+        from llm import LoopedLM
+
+        def draw(key: Any) -> LoopedLM:
+            return LoopedLM.draw(config.model, rows[0]["vocabulary"], key)
+
+        return from_arrays(jax.eval_shape(draw, jax.random.key(0)), arrays)
 
 
-def _result(config: "RunConfig", result: "RunResult") -> Result:
+def _result(config: "RunConfig", result: "RunResult", keep_models: bool = False) -> Result:
     about: dict[str, Any] = {"precision": _precision(config)}
     if result.speed is not None:
         about |= {
@@ -169,7 +183,8 @@ def _result(config: "RunConfig", result: "RunResult") -> Result:
         "bpb": np.array([v.bpb for v in result.validations]),
     }
     diverged = f"loss not finite at step {result.steps}" if result.diverged else None
-    return Result([row(config, result)], curves, diverged, about)
+    model = to_arrays(result.model) if keep_models else None
+    return Result([row(config, result)], curves, diverged, about, model)
 
 
 def row(config: "RunConfig", result: "RunResult") -> dict[str, Any]:

@@ -43,15 +43,15 @@ def unsealed(data: bytes, head: bool = False) -> dict[str, Any]:
     return record
 
 
-def checked_curves(path: Path, record: dict[str, Any]) -> bytes:
-    """The curves beside a record, as a file."""
-    curves = path.with_name("curves.npz")
+def checked_arrays(path: Path, record: dict[str, Any], name: str) -> bytes:
+    """The curves or the model beside a record, as a file."""
+    beside = path.with_name(f"{name}.npz")
     try:
-        data = curves.read_bytes()
+        data = beside.read_bytes()
     except OSError as error:
-        raise StoreError(f"{curves}, which its record names, cannot be read: {error.strerror}") from error
-    if hashlib.sha256(data).hexdigest() != record["curves"]:
-        raise StoreError(f"{curves} is not what its record names")
+        raise StoreError(f"{beside}, which its record names, cannot be read: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != record[name]:
+        raise StoreError(f"{beside} is not what its record names")
     return data
 
 

@@ -26,12 +26,14 @@ class Policy:
 
     retry: how often a failed job is tried again. fail_fast: stop at the first that stays failed, or diverges.
     extend: let a folder of results take more cells. checkpoint_seconds: between a job's checkpoints.
+    keep_models: keep what is trained, beside its record; jobs that have ended without are trained again.
     """
 
     retry: int = 0
     fail_fast: bool = False
     extend: bool = False
     checkpoint_seconds: float = 60.0
+    keep_models: bool = False
 
 
 class Watcher(Protocol):
@@ -87,6 +89,11 @@ def run_sweep(
         store.claim(spec.source, jobs, policy.extend)
         statuses = store.heal(watcher.note)
         missing = [job for job in jobs if statuses.get(job.id) not in DONE]
+        if policy.keep_models:
+            without = [job for job in jobs if statuses.get(job.id) in DONE and not store.has_model(job.id)]
+            if without:
+                watcher.note(f"{len(without)} job(s) had ended without keeping their models: trained again")
+            missing += without
         summary = RunSummary(store, len(jobs), len(jobs) - len(missing))
         watcher.start({job.id: job for job in missing}, summary.reused)
         if missing:
@@ -128,7 +135,8 @@ class _Sweep:
         """Run the jobs to their records."""
         groups = merge(missing) if executor.side_by_side else [(job,) for job in missing]
         every = self.policy.checkpoint_seconds
-        tasks = [Task(group, self.store.checkpoint(group[0].id), every) for group in groups]
+        keep = self.policy.keep_models
+        tasks = [Task(group, self.store.checkpoint(group[0].id), every, keep_models=keep) for group in groups]
         # The longest first, so that no long one is left running alone at the end.
         self.waiting.extend(sorted(tasks, key=lambda task: -task.flops))
         ended = 0

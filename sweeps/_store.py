@@ -3,6 +3,7 @@
     <out>/spec.json                the spec; jobs.json  the jobs that it asks for; lock  held while one runs
     <out>/jobs/<id>/record.json    a job that has ended: config, rows, status, where and how it was made
     <out>/jobs/<id>/curves.npz     what does not fit into rows
+    <out>/jobs/<id>/model.npz      what was trained, where it was to be kept
     <out>/jobs/<id>/checkpoint/    a job that has begun
     <out>/set_aside/               files that were not what they should be; nothing reads them
 
@@ -22,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps._config import ConfigError, canonical, encode
+from sweeps._config import ConfigError, canonical, decode, encode
 from sweeps._files import StoreError, is_temporary, parse_json, remove, visible, write_atomic, write_json
 from sweeps._jobs import KINDS, PROVENANCE, SCHEMA_VERSION, Column, Job, Kind, Result, kind
-from sweeps._record import checked_curves, read_record, sealed
+from sweeps._record import checked_arrays, read_record, sealed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,16 +151,15 @@ class Store:
         error: str | None = None,
         trace: str = "",
     ) -> None:
-        """Record how a job ended: the curves first, since a record says that all is there."""
+        """Record how a job ended: curves and model first, since a record says that all is there."""
         if not (self.out / "spec.json").exists():
             raise StoreError(f"{self.out} has been removed or emptied while it was in use")
         folder = self.folder(job.id)
-        curves = None
+        curves = model = None
         if status in DONE:
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **result.curves)  # type: ignore[arg-type]  # stubs read the 2nd argument
-            curves = hashlib.sha256(buffer.getvalue()).hexdigest()
-            write_atomic(folder / "curves.npz", buffer.getvalue())
+            curves = _write_arrays(folder / "curves.npz", result.curves)
+            if result.model is not None:
+                model = _write_arrays(folder / "model.npz", result.model)
         record = {
             "schema": SCHEMA_VERSION,
             "job": job.id,
@@ -170,6 +170,7 @@ class Store:
             "trace": trace,
             "rows": result.rows,
             "curves": curves,
+            "model": model,
             "provenance": provenance,
         }
         write_atomic(folder / "record.json", sealed(record))
@@ -200,15 +201,16 @@ class Store:
             try:
                 record = read_record(path)
                 if record["status"] in DONE:
-                    checked_curves(path, record)
+                    checked_arrays(path, record, "curves")
                     if "checkpoint" in names:
                         remove(Path(folder.path, "checkpoint"))
                 statuses[folder.name] = record["status"]
             except StoreError as error:
                 note(f"{error}; set aside in {self.out / 'set_aside'}")
                 self.set_aside(path)
-                if "curves.npz" in names:
-                    self.set_aside(path.with_name("curves.npz"))
+                for name in ("curves.npz", "model.npz"):
+                    if name in names:
+                        self.set_aside(path.with_name(name))
         return statuses
 
     def set_aside(self, path: Path) -> None:
@@ -234,7 +236,7 @@ class Store:
             record = read_record(path)
             if record["status"] not in DONE:
                 return False
-            checked_curves(path, record)
+            checked_arrays(path, record, "curves")
         except (StoreError, FileNotFoundError):
             return False
         return True
@@ -292,8 +294,28 @@ class Store:
         Raises StoreError where they are not those that its record names, FileNotFoundError without a record.
         """
         path = self.folder(job_id) / "record.json"
-        with np.load(io.BytesIO(checked_curves(path, read_record(path)))) as arrays:
+        with np.load(io.BytesIO(checked_arrays(path, read_record(path), "curves"))) as arrays:
             return dict(arrays)
+
+    def has_model(self, job_id: str) -> bool:
+        """Whether the record names a model, and there is one."""
+        return self.record(job_id).get("model") is not None and (self.folder(job_id) / "model.npz").exists()
+
+    def model(self, job_id: str) -> Any:
+        """What a job trained: an `llm.LoopedLM`, or the students of a cohort by depth and temperature.
+
+        Raises StoreError where it was not kept or is not what the record names, FileNotFoundError without a
+        record.
+        """
+        path = self.folder(job_id) / "record.json"
+        record = read_record(path)
+        if record.get("model") is None:
+            told = f"job {job_id} of {self.out} was run without keeping its model"
+            raise StoreError(f"{told}: the same `depthlaw run` with --keep-models trains it again")
+        with np.load(io.BytesIO(checked_arrays(path, record, "model"))) as arrays:
+            of_kind = kind(record["kind"])
+            config: Any = decode(of_kind.config, record["config"], str(path))
+            return of_kind.model(config, record["rows"], dict(arrays))
 
     def folder(self, job_id: str) -> Path:
         """Where a job's files are."""
@@ -302,6 +324,14 @@ class Store:
     def checkpoint(self, job_id: str) -> Path:
         """Where a job's checkpoint is."""
         return self.folder(job_id) / "checkpoint"
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """Write them; the hash of the file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # stubs read the 2nd argument
+    write_atomic(path, buffer.getvalue())
+    return hashlib.sha256(buffer.getvalue()).hexdigest()
 
 
 def _read_object(path: Path, absent: str) -> dict[str, Any]:

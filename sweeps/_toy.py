@@ -9,10 +9,11 @@ import numpy as np
 
 from sweeps._config import canonical
 from sweeps._jobs import Checkpoint, Column, Kind, Progress, Result
+from sweeps._models import from_arrays, to_arrays
 
 if TYPE_CHECKING:
     import toymodels
-    from toymodels import CohortConfig, CohortResult
+    from toymodels import CohortConfig, CohortResult, ResidualNetwork
 
 
 class Toy(Kind):
@@ -123,6 +124,7 @@ class Toy(Kind):
         resume: Checkpoint | None = None,
         max_bytes: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        keep_models: bool = False,
     ) -> list[Result]:
         from toymodels import Snapshot, train_cohort
 
@@ -145,8 +147,46 @@ class Toy(Kind):
             resume=None if resume is None else Snapshot(arrays=resume.arrays, **resume.about),
             on_progress=report,
         )
-        found = [(rows(config, result), curves(config, result)) for config in configs]
-        return [Result(of_students, arrays, _divergence(of_students)) for of_students, arrays in found]
+        found = []
+        for config in configs:
+            of_students = rows(config, result)
+            model = None
+            if keep_models:
+                model = _networks(config, result)
+            found.append(Result(of_students, curves(config, result), _divergence(of_students), model=model))
+        return found
+
+    def model(
+        self, config: "CohortConfig", rows: list[dict[str, Any]], arrays: dict[str, np.ndarray]
+    ) -> "dict[tuple[int, float], ResidualNetwork]":
+        """The students by depth and temperature."""
+        from toymodels import draw_student
+
+        (seed,) = config.seeds
+        found = {}
+        for depth in config.depths:
+            like = draw_student(config, seed, depth)
+            for temperature in config.temperatures:
+                prefix = f"{_name(config, depth, temperature)}/"
+                found[depth, temperature] = from_arrays(like, arrays, prefix)
+        return found
+
+
+def _networks(config: "CohortConfig", result: "CohortResult") -> dict[str, np.ndarray]:
+    """The arrays of every student of the job's seed."""
+    (seed,) = config.seeds
+    return {
+        name: array
+        for student in _students_of(result, seed)
+        for name, array in to_arrays(
+            student.network, f"{_name(config, student.depth, student.temperature)}/"
+        ).items()
+    }
+
+
+def _name(config: "CohortConfig", depth: int, temperature: float) -> str:
+    """Of a student, in the names of arrays."""
+    return f"{depth}_{config.temperatures.index(temperature)}"
 
 
 def _together(configs: "Sequence[CohortConfig]") -> "CohortConfig":
@@ -241,7 +281,7 @@ def curves(config: "CohortConfig", result: "CohortResult") -> dict[str, np.ndarr
         "update_angles_teacher": teacher.geometry.update_angles,
     }
     for student in _students_of(result, seed):
-        name = f"{student.depth}_{config.temperatures.index(student.temperature)}"
+        name = _name(config, student.depth, student.temperature)
         arrays[f"loss_{name}"] = student.losses
         arrays[f"step_angles_{name}"] = student.geometry.step_angles
         arrays[f"update_angles_{name}"] = student.geometry.update_angles

@@ -122,6 +122,12 @@ def run(
     checkpoint_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds between the checkpoints of a job.")
     ] = 60.0,
+    keep_models: Annotated[
+        bool,
+        typer.Option(
+            "--keep-models", help="Keep what is trained; jobs that ended without it are trained again."
+        ),
+    ] = False,
     track: Annotated[Track | None, typer.Option(help="Write losses to DIR/tensorboard as they come.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would cost, and train nothing.")
@@ -137,7 +143,7 @@ def run(
     if sum(choice is not None for choice in (executor, scheduler, cluster)) > 1:
         raise typer.BadParameter("name one of --executor, --scheduler and --cluster")
     where = Where(executor, workers, scheduler, cluster)
-    policy = Policy(retry, fail_fast, extend, checkpoint_every)
+    policy = Policy(retry, fail_fast, extend, checkpoint_every, keep_models)
     summary, found = _run_and_fit(spec, settings, out, where, policy, track)
     _finish(summary, found)
 

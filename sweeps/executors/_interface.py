@@ -27,7 +27,7 @@ class Task:
     """Jobs that are trained together.
 
     checkpoint: the folder of their checkpoint. every: seconds between checkpoints. max_bytes: memory that it
-    may use; None: what there is. attempt: 1 at first.
+    may use; None: what there is. attempt: 1 at first. keep_models: results are to have what was trained.
     """
 
     jobs: tuple[Job, ...]
@@ -35,6 +35,7 @@ class Task:
     every: float = 60.0
     max_bytes: int | None = None
     attempt: int = 1
+    keep_models: bool = False
 
     @property
     def flops(self) -> int:

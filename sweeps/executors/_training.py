@@ -89,7 +89,7 @@ class _Run:
             try:
                 return self._attempt(resume)
             except Exception as error:
-                if resume is not None and isinstance(error, ValueError):
+                if resume is not None and isinstance(error, ValueError) and not self.kind.explains(error):
                     self._note(f"its checkpoint does not fit ({error}): it starts anew")
                     self._begin_anew()
                     resume = None
@@ -108,7 +108,11 @@ class _Run:
 
     def _attempt(self, resume: Checkpoint | None) -> list[Result]:
         return self.kind.train(
-            self.configs, resume=resume, max_bytes=self.max_bytes, on_progress=self._on_progress
+            self.configs,
+            resume=resume,
+            max_bytes=self.max_bytes,
+            on_progress=self._on_progress,
+            keep_models=self.task.keep_models,
         )
 
     def _begin_anew(self) -> None:

@@ -276,7 +276,7 @@ class TestWhatAStepIsGiven:
         placed, _, _, detached, kept, loss = calls[0]
         assert (int(detached), kept) == (2, 1)
         # Of a model that has learnt, lest every logit be nearly nothing.
-        trained = train(dataclasses.replace(config, num_tokens=100.0 * 8 * 16), tokens=tokens[1]).model
+        trained = train(dataclasses.replace(config, num_tokens=40.0 * 8 * 16), tokens=tokens[1]).model
         program = compiled(Program.of(config, 256, tokens[1].separator, Layout(1)))
         rates = dict.fromkeys(("embedding", "head", "matrix", "scale", "lane"), 0.0)
         moments = program.draw(jax.random.key(0)).moments
@@ -389,6 +389,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_sharded_equals_single(tokens):
     """Four devices that share batches, or parameters too, give the losses of one; snapshots fit."""
     folder = tokens[0].corpus.paths[0]
@@ -431,6 +432,7 @@ print(json.dumps({**found, "one": single and [single.losses.tolist(), single.val
 """
 
 
+@pytest.mark.slow
 def test_two_hosts(tokens):
     """Two processes of one `jax.distributed` run train one model, with the losses of a single process."""
     import socket

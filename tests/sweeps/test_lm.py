@@ -6,13 +6,16 @@ import json
 import numpy as np
 import pytest
 
-from llm import CorpusError, RunConfig, count_params, num_steps
+from llm import CorpusError, RunConfig, build, count_params, evaluate, num_steps
 from llm._accounting import spent_flops
 from sweeps import _lm
 from sweeps._config import canonical, decode, encode
 from sweeps._jobs import Job, kind
 from sweeps._record import _is_row, _names_and_types
+from sweeps._run import Policy, run_sweep
 from sweeps._spec import load_spec, parse_spec, preset_names
+from sweeps._store import Store
+from sweeps.executors import InProcess
 
 LM = kind("lm")
 
@@ -67,6 +70,17 @@ def test_resumes_through_the_engine(base):
     assert resumed.rows == whole.rows
     for name, curve in whole.curves.items():
         np.testing.assert_array_equal(resumed.curves[name], curve)
+
+
+def test_a_kept_model_is_the_one_of_the_row(base, tmp_path, no_watcher):
+    """What the store gives back has the validation loss of its row, to the last bit."""
+    spec = spec_of(base)
+    run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess(), policy=Policy(keep_models=True))
+    store = Store(tmp_path / "out")
+    (row,) = store.table().to_dicts()
+    (config,) = spec.configs
+    found = evaluate(store.model(row["job"]), build(config.data), config.evaluation)
+    assert (found.loss, found.bpb) == (row["loss"], row["bpb"])
 
 
 def test_divergence(base):

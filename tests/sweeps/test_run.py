@@ -7,24 +7,27 @@ import os
 import shutil
 import signal
 import time
+import types
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from rich.console import Console
 
+import toymodels
 from sweeps import _machine, _signals
 from sweeps._config import ConfigError
 from sweeps._files import StoreError
-from sweeps._jobs import Result, expand
+from sweeps._jobs import PROVENANCE, Result, expand
 from sweeps._progress import Bar, Lines, patient_console, watcher
 from sweeps._run import Policy, run_sweep
 from sweeps._signals import Stopped
 from sweeps._spec import load_spec
 from sweeps._store import Locked, Store
 from sweeps.executors import Executor, InProcess, Outcome, Processes, Slot, Status, Task, Tick
-from toymodels import total_flops
+from toymodels import _train, total_flops
 
 TWO = [Slot((core,)) for core in (_machine.available_cores() * 2)[:2]]
 """Room for two processes, on two cores where there are two."""
@@ -107,6 +110,71 @@ def test_nothing_is_trained_twice(spec, tiny_results, tmp_path, no_watcher, inst
     assert instant == []
     assert times() == before
     assert_same(tiny_results, out)
+
+
+KEEP = Policy(keep_models=True)
+
+
+@pytest.fixture(scope="module")
+def kept(tiny_file, tmp_path_factory):
+    """A sweep whose models were kept, its jobs, and what was said."""
+    spec, out = load_spec(str(tiny_file)), tmp_path_factory.mktemp("kept") / "out"
+    nothing = lambda *_: None  # noqa: E731
+    said = []
+    watcher = types.SimpleNamespace(start=nothing, tick=nothing, note=said.append, end=nothing, close=nothing)
+    run_sweep(spec, out, watcher, executor=InProcess(), policy=KEEP)
+    return Store(out), expand(spec.kind, spec.configs), said
+
+
+class TestModels:
+    """`--keep-models`."""
+
+    def test_they_are_what_was_trained(self, kept, tiny_results):
+        """Every student is there, to the last bit; rows and curves are those of a sweep that kept none."""
+        store, jobs, said = kept
+        assert said == [] and store.table().drop(PROVENANCE).equals(
+            Store(tiny_results).table().drop(PROVENANCE)
+        )
+        for job in jobs:
+            students = store.model(job.id)
+            trained = toymodels.train_cohort(job.config).students
+            assert list(students) == [(student.depth, student.temperature) for student in trained]
+            for student in trained:
+                found = students[student.depth, student.temperature]
+                pairs = zip(jax.tree.leaves(found), jax.tree.leaves(student.network), strict=True)
+                assert all(one.dtype == other.dtype and (one == other).all() for one, other in pairs)
+
+    def test_jobs_that_kept_none_are_trained_again(self, spec, tiny_results, tmp_path, no_watcher, instant):
+        """Once, and said; with their models they are done."""
+        shutil.copytree(tiny_results, tmp_path / "out")
+        store, jobs, said = Store(tmp_path / "out"), expand(spec.kind, spec.configs), []
+        with pytest.raises(StoreError, match="was run without keeping its model: the same"):
+            store.model(jobs[0].id)
+        no_watcher.note = said.append
+        run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess())
+        assert instant == [] and said == []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(toymodels, "train_cohort", _train.train_cohort)
+            run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess(), policy=KEEP)
+        assert said == ["4 job(s) had ended without keeping their models: trained again"]
+        assert all(store.has_model(job.id) for job in jobs)
+        for policy in (KEEP, Policy()):
+            run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess(), policy=policy)
+        assert instant == []
+
+    def test_damage_is_said(self, kept, tmp_path):
+        """A model that is not what its record names is not taken for it."""
+        store, jobs, _ = kept
+        shutil.copytree(store.out, tmp_path / "out")
+        store = Store(tmp_path / "out")
+        path = store.folder(jobs[0].id) / "model.npz"
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(StoreError, match=r"model\.npz is not what its record names"):
+            store.model(jobs[0].id)
+        path.unlink()
+        assert not store.has_model(jobs[0].id)
+        with pytest.raises(StoreError, match=r"model\.npz, which its record names, cannot be read: No such"):
+            store.model(jobs[0].id)
 
 
 def test_only_what_is_missing_is_trained(spec, tiny_results, tmp_path, no_watcher):

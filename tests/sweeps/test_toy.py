@@ -39,7 +39,7 @@ WITH_KL = dataclasses.replace(SMALL, objective=KL((0.5, 1.0)), vocabulary=5, dep
 
 def test_rows_say_what_was_trained(instant):
     """A row a student, columns as documented, with the config's values and the last of the losses."""
-    [(found, arrays, gone, _)] = Toy().train([WITH_KL])
+    [(found, arrays, gone, *_)] = Toy().train([WITH_KL])
     assert gone is None
     assert [(row["depth"], row["temperature"]) for row in found] == [(1, 0.5), (1, 1.0), (2, 0.5), (2, 1.0)]
     for row in found:
@@ -79,7 +79,7 @@ def test_no_temperature_without_a_head(instant):
 @pytest.fixture(scope="module")
 def diverged():
     """A student trained at a rate at which its states overflow."""
-    [([row], arrays, gone, _)] = Toy().train([dataclasses.replace(SMALL, learning_rate=LearningRate(1e12))])
+    [([row], arrays, gone, *_)] = Toy().train([dataclasses.replace(SMALL, learning_rate=LearningRate(1e12))])
     assert gone == f"loss or gradient not finite: depth 2 at step {row['step']}"
     return row, arrays
 

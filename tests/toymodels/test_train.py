@@ -181,6 +181,7 @@ def test_the_same_config_gives_the_same_bits(config, whole):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_division_over_devices_changes_rounding_at_most():
     """Seeds, temperatures or batches divided over devices train to the same losses up to rounding.
 

@@ -16,6 +16,8 @@ from sweeps._store import Store
 from sweeps.executors._dask import _code_version, pack, unpack
 from tests.sweeps.conftest import COMMAND
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 [sweep]
 name = "long"
@@ -217,7 +219,6 @@ def test_same_bits(cluster, spawn, tiny_file, tiny_results, tmp_path):
     assert "Traceback" not in done.err and "distributed" not in done.err
 
 
-@pytest.mark.slow
 def test_a_lost_worker(distributed, long_file, long_results, tmp_path):
     """A worker is killed: another goes on with its job from the checkpoint, to the same bits.
 
@@ -242,7 +243,6 @@ def test_a_lost_worker(distributed, long_file, long_results, tmp_path):
     assert "Traceback" not in said and "distributed" not in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_lost_driver(cluster, long_file, long_results, tmp_path, number):
     """The driver is stopped or killed: workers drop its jobs, nothing of them stays with the scheduler.
@@ -273,7 +273,6 @@ def test_a_lost_driver(cluster, long_file, long_results, tmp_path, number):
     assert len(resumed(out)) == len(begun) and max(resumed(out)) > 1
 
 
-@pytest.mark.slow
 def test_a_lost_scheduler(cluster, long_file, long_results, tmp_path):
     """The scheduler is killed: a sentence, status 1; on another cluster the same command goes on."""
     out = tmp_path / "out"
@@ -445,7 +444,6 @@ class TestBatchSystem:
         assert done.status == 1
         assert done.err.splitlines()[-1] == "depthlaw: slurm takes no job: sbatch: error: invalid partition"
 
-    @pytest.mark.slow
     def test_jobs_that_end_are_replaced(self, slurm, long_file, long_results, tmp_path, monkeypatch):
         """A job whose time is over is asked for again, its work goes on, and no job stays in the queue."""
         queue = tmp_path / "queue"

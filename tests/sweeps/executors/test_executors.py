@@ -160,6 +160,28 @@ class TestOneTask:
         assert (outcome.status, outcome.error) == (Status.FAILED, "RuntimeError: the reason")
         assert 'raise RuntimeError("the reason' in outcome.trace
 
+    def test_an_error_that_says_all(self, spec, tmp_path, monkeypatch, stopping):
+        """What the kind explains is that sentence alone, without a trace; the checkpoint is not blamed, and
+        stays for when it has been put right."""
+        job = job_of(spec)
+        task = Task((job,), tmp_path / "c", every=0.0)
+        _training.run_task(task, print, stopping(3))
+        before = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()}
+
+        def fail(*_, **__):
+            raise ValueError("a.txt is empty: write something into it")
+
+        toy = type(kind("toy"))
+        monkeypatch.setattr(toy, "train", fail)
+        monkeypatch.setattr(toy, "explains", lambda self, error: isinstance(error, ValueError))
+        said = []
+        (outcome,) = _training.run_task(task, said.append, lambda: False)
+        assert (outcome.status, outcome.trace) == (Status.FAILED, "")
+        assert outcome.error == "a.txt is empty: write something into it"
+        assert not any(isinstance(message, Note) for message in said)
+        after = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()}
+        assert before and after == before
+
     def test_out_of_memory_halves_the_cohort(self, spec, tmp_path, monkeypatch):
         """Memory that does not suffice is halved, and said, until it does."""
         train = type(kind("toy")).train
