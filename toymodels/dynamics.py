@@ -111,3 +111,41 @@ def relative_progress(states: Float[ArrayLike, "states ..."], axis: int = -1) ->
     square = jnp.sum(moved[-1] ** 2, axis=axis)
     is_zero = square == 0
     return jnp.where(is_zero, 0.0, jnp.sum(moved * moved[-1], axis=axis) / jnp.where(is_zero, 1.0, square))
+
+
+def update_cosines(
+    states: Float[ArrayLike, "states ..."], axis: int = -1, lags: int = 8
+) -> Float[Array, "lags ..."]:
+    """Mean over l of cos θ(Δh_l, Δh_{l+k}), for lags k = 1 … `lags`: how long updates keep their direction.
+
+    1 where all updates are parallel, about 0 for independent layers, ρ^k where each update keeps a share ρ
+    of the direction of the one before. NaN at lags that no two updates have.
+
+    Raises ValueError for `lags` below 1.
+    """
+    if lags < 1:
+        raise ValueError(f"lags is {lags}: it must be at least 1")
+    states = jnp.asarray(states)
+    pairs = states.shape[0] - 1  # updates, which have pairs at lags below their number
+    known = [
+        jnp.mean(jnp.cos(update_angles(states, axis, lag)), axis=0) for lag in range(1, min(lags + 1, pairs))
+    ]
+    shape = norms(states, axis).shape[1:]
+    unknown = [jnp.full(shape, jnp.nan, states.dtype)] * (lags - len(known))
+    return jnp.stack(known + unknown)
+
+
+def independent_updates(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "..."]:
+    """(Σ_l ‖Δh_l‖)² / ‖h_ℓ − h_0‖²: how many updates of independent directions would have come as far.
+
+    1 where all updates point the same way; ℓ for ℓ orthogonal ones of one length, which independent ones are
+    in many dimensions; more where they undo one another, and inf where the trajectory ends where it began. 0
+    where nothing moved.
+    """
+    states = jnp.asarray(states)
+    axis = _last_axis(axis, states)
+    steps = jnp.diff(states, axis=0)
+    path = jnp.sum(norm(steps, axis), axis=0)
+    reached = norm(states[-1] - states[0], axis)
+    ratio = path / jnp.where(reached == 0, 1.0, reached)  # squared last, so that it stays in range
+    return jnp.where(path == 0, 0.0, jnp.where(reached == 0, jnp.inf, ratio**2))

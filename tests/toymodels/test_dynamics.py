@@ -19,7 +19,10 @@ TRAJECTORIES = hnp.arrays(np.float32, (5, 3, 4), elements=ENTRIES)
 angle = jax.jit(dynamics.angle)
 MEASURES = {
     name: jax.jit(getattr(dynamics, name))
-    for name in ("step_angles", "update_angles", "norms", "angles_to_end", "relative_progress")
+    for name in (
+        *("step_angles", "update_angles", "norms", "angles_to_end", "relative_progress"),
+        *("update_cosines", "independent_updates"),
+    )
 }
 
 
@@ -172,3 +175,70 @@ def test_a_lag_below_one_is_refused():
     """An update has no earlier self to compare with."""
     with pytest.raises(ValueError, match="lag is 0: it must be at least 1"):
         dynamics.update_angles(jnp.zeros((5, 4)), lag=0)
+
+
+def walk(updates):
+    """The trajectory from 0 with these updates (ℓ, …, d)."""
+    return np.concatenate([np.zeros_like(updates[:1]), np.cumsum(updates, axis=0)])
+
+
+@given(hnp.arrays(np.float32, 5, elements=st.floats(0.125, 8, width=32)), VECTORS)
+def test_parallel_updates_are_one(lengths, direction):
+    """Updates of any length in one direction: cosines of 1 at every lag, and one independent update."""
+    assume(np.linalg.norm(direction) > 0.1)
+    states = walk(lengths[:, None] * direction / np.linalg.norm(direction))
+    np.testing.assert_allclose(MEASURES["update_cosines"](states)[:4], 1, atol=1e-5)
+    np.testing.assert_allclose(MEASURES["independent_updates"](states), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 7])
+def test_orthogonal_updates_are_as_many_as_they_are(depth):
+    """ℓ orthogonal updates of one length: cosines of 0, ℓ independent updates."""
+    states = walk(3 * np.eye(depth, 8, dtype=np.float32))
+    found = dynamics.update_cosines(states, lags=9)
+    assert found.shape == (9,) and np.isnan(found[depth - 1 :]).all()
+    np.testing.assert_allclose(found[: depth - 1], 0, atol=1e-6)
+    np.testing.assert_allclose(dynamics.independent_updates(states), depth, rtol=1e-6)
+
+
+def test_a_random_walk_has_as_many_independent_updates_as_steps():
+    """Sixteen normal updates in 4000 dimensions: 16 to four standard errors of the mean over 50 walks, each
+    with a relative deviation of sqrt(2 (ℓ - 1) / (ℓ d)); cosines of 0 to four of 1 / sqrt(d pairs walks)."""
+    updates = np.random.default_rng(0).standard_normal((16, 50, 4000)).astype(np.float32)
+    found = np.asarray(dynamics.independent_updates(walk(updates)))
+    assert found.mean() == pytest.approx(16, abs=4 * 16 * np.sqrt(2 * 15 / 16 / 4000 / 50))
+    cosines = np.asarray(dynamics.update_cosines(walk(updates))).mean(axis=1)
+    assert (np.abs(cosines) < 4 / np.sqrt(4000 * 50 * (16 - np.arange(1, 9)))).all()
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.9])
+def test_cosines_of_updates_that_forget(rho):
+    """Updates that keep a share ρ of the one before, u' = ρ u + sqrt(1 - ρ²) ξ: cosines are ρ^k."""
+    rng, updates = np.random.default_rng(1), []
+    update = rng.standard_normal((20, 4000))
+    for _ in range(24):
+        updates.append(update)
+        update = rho * update + np.sqrt(1 - rho**2) * rng.standard_normal(update.shape)
+    found = np.asarray(dynamics.update_cosines(walk(np.array(updates, np.float32)))).mean(axis=1)
+    np.testing.assert_allclose(found, rho ** np.arange(1, 9), atol=0.01)
+
+
+@given(TRAJECTORIES)
+def test_there_is_no_less_than_one_independent_update(states):
+    """The straight way is the shortest: at least 1, but 0 where nothing moved, inf where it came back; and
+    the mean cosine at a lag is that of the angles at it."""
+    found = np.asarray(MEASURES["independent_updates"](states))
+    moved = np.any(np.diff(states, axis=0) != 0, axis=(0, 2))
+    assert (found[moved] >= 1 - 1e-5).all() and (found[~moved] == 0).all()
+    back = moved & np.all(states[-1] == states[0], axis=-1)
+    assert np.isinf(found[back]).all()
+    cosines = MEASURES["update_cosines"](states)
+    angles = MEASURES["update_angles"](states)
+    np.testing.assert_allclose(cosines[0], np.cos(angles).mean(axis=0), atol=1e-6)
+    assert np.isnan(cosines[3:]).all()
+
+
+def test_lags_below_one_are_refused():
+    """There is no update before the first."""
+    with pytest.raises(ValueError, match="lags is 0: it must be at least 1"):
+        dynamics.update_cosines(np.zeros((3, 2)), lags=0)
