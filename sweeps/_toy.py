@@ -150,9 +150,7 @@ class Toy(Kind):
         found = []
         for config in configs:
             of_students = rows(config, result)
-            model = None
-            if keep_models:
-                model = _networks(config, result)
+            model = _networks(config, result) if keep_models else None
             found.append(Result(of_students, curves(config, result), _divergence(of_students), model=model))
         return found
 
