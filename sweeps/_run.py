@@ -161,7 +161,9 @@ class _Sweep:
         if ended_by_us or self._tried_again(outcome):
             return False
         about = {**self.code, **outcome.provenance}
-        self.store.write(outcome.job, outcome.status, outcome.result, about, outcome.error, outcome.trace)
+        # A job that is trained again for its model alone does not lose what it had by failing at it.
+        if outcome.status in DONE or not self.store.is_done(outcome.job):
+            self.store.write(outcome.job, outcome.status, outcome.result, about, outcome.error, outcome.trace)
         if outcome.error is not None:
             gone = self.summary.diverged if outcome.status is Status.DIVERGED else self.summary.failures
             gone[outcome.job.id] = (outcome.job.label, outcome.error)

@@ -162,6 +162,20 @@ class TestModels:
             run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess(), policy=policy)
         assert instant == []
 
+    def test_a_job_that_fails_at_it_keeps_its_record(
+        self, spec, tiny_results, tmp_path, no_watcher, monkeypatch
+    ):
+        """What had ended is not lost by training it again for its model; the failure is in the summary."""
+        shutil.copytree(tiny_results, tmp_path / "out")
+
+        def fail(*_, **__):
+            raise RuntimeError("the reason")
+
+        monkeypatch.setattr(type(kind("toy")), "train", fail)
+        summary = run_sweep(spec, tmp_path / "out", no_watcher, executor=InProcess(), policy=KEEP)
+        assert len(summary.failures) == 4
+        assert_same(tmp_path / "out", tiny_results)
+
     def test_damage_is_said(self, kept, tmp_path):
         """A model that is not what its record names is not taken for it."""
         store, jobs, _ = kept
