@@ -5,6 +5,7 @@ whose every array has a leading axis of layers.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -143,16 +144,22 @@ def run_blocks(
     positions: Positions,
     cache: Cache | None = None,
     *,
-    collect: bool = False,
+    visit: Callable[[Int[Array, ""], Array], Array] | None = None,
     rematerialise: bool = False,
 ) -> tuple[Float[Array, "B T d"], Any]:
-    """The states after a stack of blocks; and its cache, or with `collect` the states after each block."""
+    """The states after a stack of blocks; and its cache, or with `visit` the states after each block.
 
-    def step(h: Array, layer: tuple[Block, Cache | None]) -> tuple[Array, Any]:
-        block, of_block = layer
+    visit: is given the number of each block and the state after it; what it returns takes its place.
+    """
+
+    def step(h: Array, layer: tuple[Block, Cache | None, Array]) -> tuple[Array, Any]:
+        block, of_block, number = layer
         after, of_block = block(h, positions, of_block)
-        return after, after if collect else of_block
+        if visit is None:
+            return after, of_block
+        after = visit(number, after)
+        return after, after
 
     if rematerialise:
         step = jax.checkpoint(step)
-    return jax.lax.scan(step, h, (blocks, cache))
+    return jax.lax.scan(step, h, (blocks, cache, jnp.arange(blocks.query.shape[0])))

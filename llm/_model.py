@@ -4,7 +4,7 @@ Symbols: width d, positions T, batch B, vocabulary V, recurrences r, of which th
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -139,27 +139,47 @@ class LoopedLM(eqx.Module):
     def states(self, tokens: Int[Array, "B T"], num_recur: int | None = None) -> dict[str, Array]:
         """Hidden states (B, T, d) by name, in the order in which they arise.
 
-        `embedding`; `prelude.j`; `recurrence.i.j` after layer j of recurrence i, and `recurrence.i` at its
-        end, after the norm (with lanes: what the coda would read); `coda.j`. All count from 0. Every token
-        sees all before it. Raises as a call does.
+        `embedding`; `prelude.j`; `inject.i`, what the block of recurrence i reads; `recurrence.i.j` after
+        its layer j, and `recurrence.i` at its end, after the norm (with lanes: what the coda would read);
+        `coda.j`. All count from 0. Every token sees all before it. Raises as a call does.
         """
         self._check(tokens, num_recur)
-        positions = positions_of(tokens.shape[-1], self.config.head_size)
-        run = functools.partial(run_blocks, positions=positions, collect=True)
-        found = {"embedding": self.embed(tokens)}
+        walked = self.walk(self.embed(tokens), num_recur)
+        ends = {f"recurrence.{i}" for i in range(self.config.num_recur if num_recur is None else num_recur)}
+        finish = self.config.injected.finish
+        return {name: finish(state) if name in ends else state for name, state in walked.items()}
+
+    def walk(
+        self,
+        embedded: Float[Array, "B T d"],
+        num_recur: int | None = None,
+        visit: Callable[[Any, State], State] = lambda number, state: state,
+    ) -> dict[str, State]:
+        """All states from `embedded`, which `embed` gives, on; names as in `states`.
+
+        At a recurrence's end it is what is carried (lanes, where there are). visit: is given the number of
+        each state in this order, which may be traced, and the state; what it returns takes its place.
+        """
+        positions = positions_of(embedded.shape[-2], self.config.head_size)
+        found: dict[str, State] = {}
+
+        def keep(name: str, state: State) -> State:
+            found[name] = state = visit(len(found), state)
+            return state
 
         def layers(name: str, blocks: Block, h: Array) -> Array:
-            h, after = run(blocks, h)
+            first = len(found)
+            h, after = run_blocks(blocks, h, positions, visit=lambda j, h: visit(first + j, h))
             found.update({f"{name}.{j}": state for j, state in enumerate(after)})
             return h
 
-        e = layers("prelude", self.prelude, found["embedding"])
+        e = layers("prelude", self.prelude, keep("embedding", embedded))
         injection = self.config.injected
         state = injection.start(e)
         for i in range(self.config.num_recur if num_recur is None else num_recur):
-            u = layers(f"recurrence.{i}", self.recurrent, injection.read(self.injection, e, state, i))
-            state = injection.write(self.injection, state, rms_norm(u, self.recurrence_scale), i)
-            found[f"recurrence.{i}"] = injection.finish(state)
+            read = keep(f"inject.{i}", injection.read(self.injection, e, state, i))
+            u = rms_norm(layers(f"recurrence.{i}", self.recurrent, read), self.recurrence_scale)
+            state = keep(f"recurrence.{i}", injection.write(self.injection, state, u, i))
         layers("coda", self.coda, injection.finish(state))
         return found
 
@@ -185,7 +205,7 @@ class LoopedLM(eqx.Module):
                 yield "scale" if last.name.endswith("_scale") else "matrix", leaf
 
 
-def check_vocabulary(tokens: Array, vocabulary: int, name: str) -> None:
+def check_vocabulary(tokens: Array | np.ndarray, vocabulary: int, name: str) -> None:
     """Raise ValueError for tokens outside the vocabulary, where their values are known."""
     if isinstance(tokens, jax.core.Tracer) or tokens.size == 0:
         return

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,19 @@ def open_tokens(folder: Path, config: DataConfig | None = None, verify: bool = F
 def check_tokens(tokens: Tokens, config: DataConfig) -> None:
     """Raise CorpusError where tokens were made with another context or tokenizer than the config has."""
     _check_origin(config, tokens.origin, tokens.folder)
+
+
+def prepared(config: DataConfig, tokens: Tokens) -> Prepared:
+    """The tokenizer that made these tokens.
+
+    Raises CorpusError where they were made with another context or tokenizer, or theirs is lost.
+    """
+    check_tokens(tokens, config)
+
+    def lost() -> Iterator[str]:
+        raise CorpusError(f"{tokens.folder} has lost its tokenizer; remove it and build it again")
+
+    return config.tokenizer.prepare(tokens.folder, lost)
 
 
 def _check_origin(config: DataConfig, origin: dict[str, Any], folder: Path) -> None:

@@ -447,7 +447,8 @@ def test_padded_rows_are_not_in_the_logits():
 @pytest.mark.parametrize("injection", ["linear", "two lanes"])
 def test_states_are_those_of_the_forward_pass(injection):
     """In the order in which they arise, all executed layers; the logits of the last are those of the model;
-    `recurrence.i` is what the injection makes of the norm of the last `recurrence.i.j`."""
+    `inject.i` is what it reads, `recurrence.i` what the injection makes of the norm of the last
+    `recurrence.i.j`."""
     config = config_of(injection, 2)
     model, tokens = model_of(config), tokens_of()
     names: list[str] = []
@@ -461,7 +462,9 @@ def test_states_are_those_of_the_forward_pass(injection):
     values = run(model)
     states = dict(zip(names, values, strict=True))
     of_recurrences = [
-        name for i in range(2) for name in (f"recurrence.{i}.0", f"recurrence.{i}.1", f"recurrence.{i}")
+        name
+        for i in range(2)
+        for name in (f"inject.{i}", f"recurrence.{i}.0", f"recurrence.{i}.1", f"recurrence.{i}")
     ]
     assert names == ["embedding", "prelude.0", *of_recurrences, "coda.0"]
     assert {state.shape for state in values} == {(2, LENGTH, config.width)}
@@ -469,6 +472,7 @@ def test_states_are_those_of_the_forward_pass(injection):
     e = states["prelude.0"]
     state = config.injected.start(e)
     for i in range(2):
+        close(states[f"inject.{i}"], config.injected.read(model.injection, e, state, i))
         s = rms_norm(states[f"recurrence.{i}.1"], model.recurrence_scale)
         state = config.injected.write(model.injection, state, s, i)
         close(states[f"recurrence.{i}"], config.injected.finish(state))
