@@ -1,4 +1,4 @@
-"""What hidden states say: angles along depth, cosines of updates by lag, losses along depth, clusters, scaling.
+"""What hidden states say: angles and losses along depth, cosines of updates by lag, clusters, scaling.
 
     python -m figures.hidden_states results/probes/NAME --out DIR
 
@@ -48,9 +48,8 @@ def lines_of(found: Sequence[Found], judged: Sequence[Verdict]) -> list[Line]:
     differ = [name for name in names if len({str(one.question.get(name)) for one in told}) > 1]
     found_lines = []
     for one in told:
-        named = [
-            f"{name} {_plain(one.question[name])}" for name in differ if one.question.get(name) is not None
-        ]
+        known = {name: one.question[name] for name in differ if one.question.get(name) is not None}
+        named = [f"{name} {_plain(value)}" for name, value in known.items()]
         found_lines.append(Line(one, found, ", ".join(named) or str(one.question.get("network", "network"))))
     return found_lines
 
@@ -96,24 +95,17 @@ def _cosines(axes: Axes, shown: Sequence[Any]) -> None:
 def _losses(axes: Axes, shown: Sequence[Any]) -> None:
     drawn = False
     for line, colour, marker in shown:
-        for reading, dashes in ((line.probes[0].head, "-"), (line.probes[0].layer, ":")):
+        probe = line.probes[0]
+        for reading, dashes in ((probe.head, "-"), (probe.layer, ":")):
             if reading is not None:
-                done = np.cumsum([state.is_layer for state in line.probes[0].states])[: len(reading.loss)]
-                at = done / line.probes[0].depth
-                axes.errorbar(
-                    at,
-                    reading.loss,
-                    1.96 * reading.standard_error,
-                    color=colour,
-                    ls=dashes,
-                    marker=marker,
-                    ms=2,
-                )
+                # What stands between recurrences has no place of its own along depth.
+                places = [0, *(step + 1 for step in probe.layers if step + 1 < len(reading.loss))]
+                at = np.arange(len(places)) / probe.depth
+                reach = 1.96 * reading.standard_error[places]
+                axes.errorbar(at, reading.loss[places], reach, color=colour, ls=dashes, marker=marker, ms=2)
                 drawn = True
     axes.set(xlabel="share of the layers", ylabel="cross-entropy (nats a token)")
-    axes.set_title(
-        "through the head (line) or last layer (dots); bars: 95 %" if drawn else "no model to read out"
-    )
+    axes.set_title("by head (line), last layer (dots); bars: 95 %" if drawn else "no model reads them out")
 
 
 def _clusters(axes: Axes, line: Line) -> None:
@@ -129,7 +121,7 @@ def _clusters(axes: Axes, line: Line) -> None:
     axes.set(
         xlabel=f"component 1 ({explained[0]:.0%} of variance)", ylabel=f"component 2 ({explained[1]:.0%})"
     )
-    axes.set_title(f"tokens by their step angles: {line.label}", fontsize=7)
+    axes.set_title(f"tokens by step angles: {line.label[:40]}")
     axes.legend(markerscale=4)
 
 

@@ -12,8 +12,8 @@ def probe(
     source: Annotated[
         str,
         typer.Argument(
-            help="A folder of results with kept models; a preset or TOML file of toy networks (its teachers); "
-            "a folder of a pretrained model, or its name on the hub."
+            help="A folder of results with kept models; a preset or TOML file of toy networks (its "
+            "teachers); a folder of a pretrained model, or its name on the hub."
         ),
     ],
     out: Annotated[
@@ -52,9 +52,9 @@ def probe(
     ] = None,
     precision: Annotated[str, typer.Option(help="Of pretrained models: float32 or bfloat16.")] = "float32",
 ) -> None:
-    """Does a network compose, discretise, or average? Measures its hidden states, and says what they speak for.
+    """Does a network compose, discretise, or average? What its hidden states are, and what they speak for.
 
-    Leaves in the folder networks.csv, states.csv, probe.json, the figure, and what it goes on from if stopped.
+    Leaves in the folder networks.csv, states.csv, probe.json, the figure, and what it goes on from.
     """
     from figures.hidden_states import draw
     from llm.probe import ProbeConfig

@@ -26,8 +26,8 @@ class Reading:
 
     sequences: how many, of language models. length: positions of each (None: as many as the model was
     trained with, 1024 for a pretrained one). text: files and folders for pretrained models; empty: the
-    standard library of the running Python. at_once: sequences together (None: as memory allows). inputs: of toy networks.
-    precision: of pretrained models.
+    standard library of the running Python. at_once: sequences together (None: as memory allows). inputs: of
+    toy networks. precision: of pretrained models.
     """
 
     sequences: int = 512
