@@ -141,11 +141,13 @@ def of_update_angle(angle: tuple[float, tuple[float, float]]) -> Witness:
 
 
 def of_step_scaling(gamma: tuple[float, tuple[float, float]] | None) -> Witness:
-    """The exponent of the mean step of the middle layers against depth: 1 where all layers share the way."""
+    """The exponent of the mean step of the middle layers against depth: 1 where all layers share the way.
+
+    It speaks if its interval lies wholly inside (0.5, 1.5), as that of an exponent of loss does."""
     if gamma is None:
         return _silent("step scaling", "", "no three depths to compare")
     value, (low, high) = gamma
-    shared = low <= 1 <= high and high - low < 1
+    shared = 0.5 < low and high < 1.5
     allows = frozenset({AVERAGING, PROCEDURAL}) if shared else EVERY
     told = "the layers share one way between them" if shared else "steps do not scale as 1/depth"
     return Witness("step scaling", "", value, (low, high), allows, told)
