@@ -4,13 +4,15 @@ Symbols: batch B, positions T, width d, states S. A new source is a subclass of 
 """
 
 import abc
+import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float, Int
 
+from llm.probe._memory import in_batches
 from llm.probe._model import LanguageModel, State
 
 
@@ -43,7 +45,8 @@ class Source(abc.ABC):
 class TextSource(Source):
     """A language model reading sequences of tokens.
 
-    open: sequences from a number on, each of 1 to `length` tokens. at_once: how many are read together.
+    open: sequences from a number on, each of 1 to `length` tokens. at_once: how many are read together; half
+    of it where memory runs out.
     """
 
     def __init__(
@@ -65,27 +68,25 @@ class TextSource(Source):
     def batches(self, start: int = 0) -> Iterator[Batch]:
         model = self.model
         assert model is not None
-        pending: list[np.ndarray] = []
-        first = start
-
-        def read() -> Batch:
+        first, opened, size = start, self._open(start), self._at_once
+        while pending := list(itertools.islice(opened, self._at_once)):
+            # Empty places are filled with rows of nothing, so that one program serves all.
             tokens = np.zeros((self._at_once, self._length), np.int32)
-            lengths = np.ones(self._at_once, np.int64)  # rows of nothing: so that one program serves all
+            lengths = np.zeros(self._at_once, np.int64)
             for row, ids in enumerate(pending):
                 tokens[row, : len(ids)] = ids
                 lengths[row] = len(ids)
-            states = model.trajectory(tokens, lengths)
-            lengths[len(pending) :] = 0
-            return Batch(first, states, lengths, tokens)
 
-        for ids in self._open(start):
-            pending.append(ids)
-            if len(pending) == self._at_once:
-                yield read()
-                first += len(pending)
-                pending = []
-        if pending:
-            yield read()
+            def read(begin: int, end: int, at: Any = (first, tokens, lengths)) -> Batch:
+                number, of_tokens, of_lengths = at
+                some, real = of_tokens[begin:end], of_lengths[begin:end]
+                return Batch(number + begin, model.trajectory(some, np.maximum(real, 1)), real, some)
+
+            for batch in in_batches(read, self._at_once, size):
+                size = min(size, len(batch.lengths))  # what memory has shown to be enough
+                if batch.lengths.any():
+                    yield batch
+            first += len(pending)
 
 
 @final

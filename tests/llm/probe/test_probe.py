@@ -75,6 +75,23 @@ def test_batches_do_not_matter(at_once):
     equal(reference(), probe(source_of(at_once), CONFIG), rtol=2e-6)
 
 
+@pytest.mark.parametrize("fits", [1, 2])
+def test_less_memory_gives_the_same(monkeypatch, fits):
+    """Where memory runs out sequences are read a half at a time, and all are read once."""
+    model = model_of()
+    whole, tried = model.trajectory, []
+
+    def trajectory(tokens, lengths):
+        tried.append(len(tokens))
+        if len(tokens) > fits:
+            raise MemoryError
+        return whole(tokens, lengths)
+
+    monkeypatch.setattr(model, "trajectory", trajectory)
+    equal(reference(), probe(source_of(5), CONFIG), rtol=2e-6)
+    assert tried.count(5) == 1  # what does not fit is not tried again
+
+
 def test_it_counts_all_tokens_once():
     """Tokens measured and told apart are all tokens; a sequence's first token is told apart."""
     found = reference()
