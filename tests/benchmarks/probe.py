@@ -121,9 +121,8 @@ def ratio(rounds: int = 5) -> None:
         ]
         tokens = sequences * context
         speed = 1e6 * statistics.median(found["forward"]) / tokens
-        print(
-            f"| {name} | {context} | {tokens:,} | {speed:.1f} µs a token | {ratios[0]:.2f} | {ratios[1]:.2f} |"
-        )
+        told = " | ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"| {name} | {context} | {tokens:,} | {speed:.1f} µs a token | {told} |")
 
 
 @app.command()
