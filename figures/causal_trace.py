@@ -107,10 +107,19 @@ def plot(drawn: Map, said: str = "") -> Figure:
         size = (2.8 + 0.21 * min(max(tokens, 12), WIDEST), 1.9 + 0.15 * min(max(states, 10), HIGHEST))
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
-        image = axes.imshow(drawn.value, cmap=COLOURS, aspect="auto", origin="lower", interpolation="nearest")
+        every = [drawn.clean, drawn.corrupted, *drawn.value.ravel()]
+        image = axes.imshow(
+            drawn.value,
+            cmap=COLOURS,
+            vmin=min(every),
+            vmax=max(every),
+            aspect="auto",
+            origin="lower",
+            interpolation="nearest",
+        )
         _plot_tokens(axes, drawn.tokens)
         _plot_states(axes, drawn)
-        _plot_ends(figure.colorbar(image, ax=axes, pad=0.16, fraction=0.05), drawn)
+        _plot_ends(figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05), drawn)
         width = round(size[0] * 17)
         axes.set_title(_plain("\n".join(textwrap.wrap(drawn.title, width))), fontsize=8, parse_math=False)
         text = drawn.caption + (f" Model: {said}." if said else "")

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps._config import ConfigError
 from sweeps._doctor import versions
-from sweeps._files import StoreError, parse_json, remove
+from sweeps._files import parse_json, remove, write_atomic
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from llm.probe import CausalTrace, LanguageModel, TraceProgress, TraceSettings
 
 KIND = "causal trace"
@@ -149,46 +147,33 @@ def read_trace(path: Path) -> "CausalTrace":
 
 
 class Kept:
-    """The states that are traced so far, in a file beside the JSON that they go into: a line each.
+    """The states that are traced so far, in FILE.part beside the JSON that they go into.
 
-    The first line says of which trace they are; those of another are dropped.
+    What it holds of another trace is not `known`; `other` says that there is such, which the first state that
+    is kept replaces.
     """
 
     def __init__(
         self, path: Path, model: "LanguageModel", settings: "TraceSettings", about: Mapping[str, Any]
-    ):
+    ) -> None:
+        import numpy as np
+
         self.path = path.with_name(f"{path.name}.part")
         of = {**about, "model": model.name, "version": versions()["depthlaw"]}
         of |= {"settings": dataclasses.asdict(settings), "embedding_deviation": model.embedding_deviation}
-        self._head = json.dumps(of, sort_keys=True)
-        self.known: dict[str, np.ndarray] = dict(self._read())
-
-    def _read(self) -> "list[tuple[str, np.ndarray]]":
-        import numpy as np
-
-        try:
-            head, *lines = self.path.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError):
-            return []
-        found = []
-        if head == self._head:
-            with contextlib.suppress(ValueError):  # a last line that was cut short
-                for line in lines:
-                    entry = json.loads(line)
-                    found.append((entry["state"], np.array(entry["restored"])))
-        return found
+        self._of, self._states = of, dict[str, Any]()
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # nothing there, or none of ours
+            tree = parse_json(self.path.read_bytes())
+            if tree["of"] == of:
+                self._states = {str(name): restored for name, restored in tree["states"].items()}
+        self.other = not self._states and self.path.exists()
+        self.known = {name: np.array(restored) for name, restored in self._states.items()}
 
     def keep(self, progress: "TraceProgress") -> None:
         """Add a state. Raises StoreError where it cannot be written."""
-        first = not self.known
-        self.known[progress.state] = progress.restored
-        entry = {"state": progress.state, "restored": progress.restored.tolist()}
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("w" if first else "a", encoding="utf-8") as file:
-                file.write(f"{self._head}\n" * first + f"{json.dumps(entry)}\n")
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
+        self._states[progress.state] = progress.restored.tolist()
+        tree = {"of": self._of, "states": self._states}
+        write_atomic(self.path, json.dumps(tree, allow_nan=False).encode())
 
     def drop(self) -> None:
         """Remove the file: all is written where it belongs."""

@@ -105,6 +105,9 @@ class LoopedTrace(Trace):
     ) -> Float[np.ndarray, "draws P V"]:
         if not 0 <= state < len(self._states):
             raise ValueError(f"state is {state}: it must be from 0 to {len(self._states) - 1}")
+        length = len(self._embedding)
+        if len(positions) and not (positions.min() >= 0 and positions.max() < length):
+            raise ValueError(f"positions are {positions.tolist()}: they must be from 0 to {length - 1}")
         draws, at = (part.ravel() for part in np.indices((len(noise), len(positions))))
         found = self._run(noise, state, draws, np.asarray(positions)[at])
         return found.reshape(len(noise), len(positions), -1)

@@ -31,10 +31,11 @@ def spans(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> tuple[s
         so_far = decode(ids[: i + 1])
         complete = len(os.path.commonprefix([so_far, full]))
         end = complete + 1 if len(so_far) > complete else complete
-        # One byte of a U+FFFD that the text itself has decodes like all of it: the others belong to it too.
-        first = begin - 1 if begin == end and full[begin - 1 : begin] == "\ufffd" else begin
-        found.append(Span(first, min(end, len(full)), so_far[begin:]))
-        begin = complete
+        found.append(Span(begin, min(end, len(full)), so_far[begin:]))
+        # The first byte of a U+FFFD that the text itself has decodes to all of it: what follows tells.
+        doubtful = len(so_far) == complete and full[complete - 1 : complete] == "\ufffd"
+        cut = doubtful and len(decode(ids[i + 1 :])) > len(full) - complete
+        begin = complete - cut
     return full, found
 
 

@@ -1,5 +1,6 @@
 """The command `trace`."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -85,8 +86,9 @@ def trace(
     from sweeps._causal import Kept, as_json, caveats, rows, sentences
     from sweeps._config import ConfigError
 
+    typed = None if answer is None else _typed(answer)
     try:
-        settings = TraceSettings(sentence, subject, answer, occurrence, noise, draws, seed)
+        settings = TraceSettings(_typed(sentence), _typed(subject), typed, occurrence, noise, draws, seed)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     to_stdout, csv_to_stdout = (path is not None and str(path) == "-" for path in (json, csv))
@@ -99,6 +101,8 @@ def trace(
     kept = None if json is None or to_stdout else Kept(json, opened.model, settings, about)
     if kept is not None and kept.known:
         say(f"{kept.path} has {len(kept.known)} state(s) of this trace: it goes on from there")
+    elif kept is not None and kept.other:
+        say(f"{kept.path} is of another trace: this one takes its place")
     watch = _Watcher()
 
     def on_state(progress: "TraceProgress") -> None:
@@ -111,7 +115,7 @@ def trace(
             opened.model,
             **vars(settings),
             states=state or None,
-            known=None if kept is None else dict(kept.known),
+            known=None if kept is None else kept.known,
             on_state=on_state,
         )
     except ValueError as error:
@@ -132,10 +136,18 @@ def trace(
     if plot is not None:
         from figures.causal_trace import draw
 
-        for path in draw(found, plot.parent, plot.stem, source):
+        for path in draw(found, plot.parent, plot.stem, Path(source).name):
             say(f"wrote {path}")
     if not found.lowered:
         fail("the map is not to be trusted: the noise does not lower the answer's probability", 1)
+
+
+def _typed(text: str) -> str:
+    """What was typed: UTF-8, where the locale has not told Python so."""
+    try:
+        return os.fsencode(text).decode() if any("\ud800" <= c <= "\udfff" for c in text) else text
+    except UnicodeDecodeError:
+        return text
 
 
 def _one(source: str, only: list[str], num_recur: int | None, precision: str) -> "OpenedModel":
@@ -191,18 +203,22 @@ class _Watcher:
     """Says how far a trace is: on one line of a terminal, or now and then on lines of their own."""
 
     def __init__(self) -> None:
-        self.began = self.told = time.monotonic()
+        self.told = time.monotonic()
         self.live = sys.stderr.isatty()
-        self.first: int | None = None
+        self.began: tuple[float, int] | None = None
 
     def __call__(self, progress: "TraceProgress") -> None:
         now = time.monotonic()
-        if self.first is None:
-            self.first = progress.done - 1
+        if (
+            self.began is None
+        ):  # the first state, with which programs are compiled, says nothing of the others
+            self.began = now, progress.done
+            return
         if now - self.told < (0.2 if self.live else SECONDS):
             return
         self.told = now
-        left = (now - self.began) / (progress.done - self.first) * (progress.total - progress.done)
+        began, done = self.began
+        left = (now - began) / (progress.done - done) * (progress.total - progress.done)
         told = f"{progress.done} of {progress.total} states, about {left:.0f} s left"
         sys.stderr.write(f"\r{told}\033[K" if self.live else f"{told}\n")
         sys.stderr.flush()
