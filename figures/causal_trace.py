@@ -120,8 +120,8 @@ def plot(drawn: Map, said: str = "") -> Figure:
         _plot_tokens(axes, drawn.tokens)
         _plot_states(axes, drawn)
         _plot_ends(figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05), drawn)
-        width = round(size[0] * 17)
-        axes.set_title(_plain("\n".join(textwrap.wrap(drawn.title, width))), fontsize=8, parse_math=False)
+        title = "\n".join(textwrap.wrap(drawn.title, round(size[0] * 14)))
+        figure.suptitle(_plain(title), fontsize=8, x=0.01, ha="left", parse_math=False)
         text = drawn.caption + (f" Model: {said}." if said else "")
         figure.supxlabel(
             _plain("\n".join(textwrap.wrap(text, round(size[0] * 21)))),

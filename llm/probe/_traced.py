@@ -18,6 +18,9 @@ CONFIDENCE = 0.975
 LEAST_DROP = 1e-3
 """Share of the clean probability: what noise lowers it by less is nothing that could be restored."""
 
+ROUNDING = 1e-6
+"""Of probabilities: effects that differ by less are equal."""
+
 
 @dataclass(frozen=True)
 class TracedToken:
@@ -121,11 +124,12 @@ class CausalTrace:
         return bool(drop > max(least, LEAST_DROP * self.clean))
 
     def peaks(self) -> list[tuple[int, int]]:
-        """(state, position) of the largest effect at each position, by effect; of equal ones the first."""
+        """(state, position) of the largest effect at each position that has one, by effect; of equal ones the
+        first."""
         effect = self.effect
-        close = effect >= effect.max(axis=0) - 1e-6  # what restores all does so but for rounding
+        close = effect >= effect.max(axis=0) - ROUNDING
         found = [(int(np.argmax(close[:, t])), t) for t in range(len(self.tokens))]
-        return sorted(found, key=lambda site: -effect[site])
+        return sorted((site for site in found if effect[site] > ROUNDING), key=lambda site: -effect[site])
 
 
 def _error(values: Float[np.ndarray, "*shape K"]) -> Float[np.ndarray, "*shape"]:

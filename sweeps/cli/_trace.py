@@ -185,6 +185,8 @@ def _show(found: "CausalTrace", sentences: list[str], terminal: Any) -> None:
     for sentence in sentences:
         terminal.print(Text(sentence))
     texts = labels(found)
+    if not found.peaks():
+        return
     table = Table(
         "token", "", "state", "probability", "sd", "effect", "standard error", title="Where it peaks"
     )
