@@ -18,6 +18,7 @@ from sweeps._terminal import console, fail, report, say
 from sweeps.cli._corpus import corpus
 from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
+from sweeps.cli._probe import probe
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
 from sweeps.cli._trace import trace
 
@@ -229,7 +230,7 @@ def table(
         fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
-for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus, trace):
+for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus, probe, trace):
     app.command()(command)
 
 

@@ -1,0 +1,140 @@
+"""Do all tokens move alike? Principal components of their step angles, and clusters of them.
+
+Symbols: tokens n of a sample, layers ℓ, components p, clusters k.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from jaxtyping import Float, Int
+
+COMPONENTS = 3
+"""Principal components that clusters are looked for in."""
+
+MOST = 8
+"""Clusters that tokens are parted into before those that belong together are joined."""
+
+VALLEY = 0.5
+"""Two clusters are one unless the density between them falls below this share of the lower peak."""
+
+SMALLEST = 0.001
+"""Share of the sample that a cluster must have."""
+
+FEWEST = 8
+"""Tokens that a cluster must have; a sample of fewer than two such is one cluster."""
+
+
+class Components(NamedTuple):
+    """Principal components: mean (ℓ,), directions (p, ℓ), and the share of the variance along each."""
+
+    mean: Float[np.ndarray, " layers"]
+    directions: Float[np.ndarray, "p layers"]
+    explained: Float[np.ndarray, " p"]
+
+
+class Clusters(NamedTuple):
+    """label: of each token, 0 the largest cluster. shares: of the sample. centres: mean vectors."""
+
+    label: Int[np.ndarray, " n"]
+    shares: Float[np.ndarray, " k"]
+    centres: Float[np.ndarray, "k layers"]
+    components: Components
+
+
+def principal_components(vectors: Float[np.ndarray, "n layers"]) -> Components:
+    """At most COMPONENTS of them; none where all tokens are equal."""
+    mean = vectors.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(vectors - mean, full_matrices=False)
+    power = sizes**2
+    some = min(COMPONENTS, int(np.sum(power > 1e-12 * max(power.sum(), 1e-300))))
+    return Components(mean, directions[:some], power[:some] / max(power.sum(), 1e-300))
+
+
+def clusters(vectors: Float[np.ndarray, "n layers"], seed: int = 0) -> Clusters:
+    """Clusters of tokens by their vectors of angles: as many as the density has peaks.
+
+    In the plane of the first principal components the sample is parted by k-means into MOST pieces, and
+    pieces are joined while the density along the line of their centres has no valley: below VALLEY times the
+    lower of its two peaks. So one cloud is one cluster whatever its shape, and a cluster of few tokens is
+    seen if it lies apart. Tokens of clusters below SMALLEST join the nearest one. The idea of joining
+    components until a density has a dip is Hennig's (*Methods for merging Gaussian mixture components*,
+    Advances in Data Analysis and Classification 4, 2010).
+
+    Raises ValueError without tokens or for values that are not finite.
+    """
+    if len(vectors) == 0 or not np.all(np.isfinite(vectors)):
+        raise ValueError(f"vectors are {vectors.shape}: they must be finite, and at least one")
+    vectors = np.asarray(vectors, np.float64)
+    components = principal_components(vectors)
+    points = (vectors - components.mean) @ components.directions.T
+    parted = points.shape[1] > 0 and len(vectors) >= 2 * FEWEST
+    label = _joined(points, _parted(points, seed)) if parted else np.zeros(len(vectors), int)
+    label = _without_small(points, label)
+    order = np.argsort(-np.bincount(label), kind="stable")
+    label = np.argsort(order)[label]
+    shares = np.bincount(label) / len(label)
+    centres = np.stack([vectors[label == k].mean(axis=0) for k in range(len(shares))])
+    return Clusters(label, shares, centres, components)
+
+
+def _parted(points: np.ndarray, seed: int) -> np.ndarray:
+    """Pieces of k-means, numbered without gaps."""
+    most = min(MOST, len(np.unique(points, axis=0)))
+    _, label = scipy.cluster.vq.kmeans2(points, most, minit="++", seed=seed, iter=50, missing="warn")
+    return np.unique(label, return_inverse=True)[1]
+
+
+def _joined(points: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Pairs without a valley are joined, nearest first, until every pair has one."""
+    while True:
+        centres = [points[label == k].mean(axis=0) for k in range(label.max() + 1)]
+        pairs = sorted(
+            ((a, b) for b in range(len(centres)) for a in range(b)),
+            key=lambda pair: float(np.linalg.norm(centres[pair[0]] - centres[pair[1]])),
+        )
+        for a, b in pairs:
+            if not _apart(points[label == a], points[label == b]):
+                label = np.unique(np.where(label == b, a, label), return_inverse=True)[1]
+                break
+        else:
+            return label
+
+
+def _apart(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether the density of both, along the line of their centres, has a valley between."""
+    along = second.mean(axis=0) - first.mean(axis=0)
+    one, two = first @ along, second @ along
+    if min(len(one), len(two)) < 2:
+        return True  # a single token has no density; small clusters are dealt with later
+    # Each with the width of its own: a small cluster far away is narrow, and must not be smeared.
+    grid = np.linspace(min(one.min(), two.min()), max(one.max(), two.max()), 512)
+    density = len(one) * _density(one, grid) + len(two) * _density(two, grid)
+    left, right = sorted(int(np.argmin(np.abs(grid - part.mean()))) for part in (one, two))
+    between = density[left : right + 1]
+    lowest = left + int(np.argmin(between))
+    peaks = density[: lowest + 1].max(), density[lowest:].max()
+    return bool(density[lowest] < VALLEY * min(peaks))
+
+
+def _density(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """Gaussian kernels, Silverman's width."""
+    spread = np.std(values)
+    width = 0.9 * max(spread, 1e-9 * (grid[-1] - grid[0]), 1e-300) * len(values) ** -0.2
+    width = max(width, (grid[-1] - grid[0]) / len(grid))
+    counts, edges = np.histogram(values, bins=len(grid), range=(grid[0], grid[-1]))
+    centres = (edges[:-1] + edges[1:]) / 2
+    kernel = np.exp(-0.5 * ((grid[:, None] - centres[None]) / width) ** 2)
+    return kernel @ counts / (len(values) * width)
+
+
+def _without_small(points: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Tokens of clusters that are too small join the cluster whose centre is nearest."""
+    sizes = np.bincount(label)
+    large = sizes >= max(SMALLEST * len(label), FEWEST)
+    if large.all() or not large.any():
+        return label
+    centres = np.stack([points[label == k].mean(axis=0) for k in np.flatnonzero(large)])
+    nearest = np.linalg.norm(points[:, None] - centres, axis=-1).argmin(axis=1)
+    kept = np.where(large[label], np.cumsum(large)[label] - 1, nearest)
+    return np.unique(kept, return_inverse=True)[1]

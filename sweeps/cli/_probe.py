@@ -1,0 +1,83 @@
+"""The command `probe`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps._terminal import console, fail, say
+
+
+def probe(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A folder of results with kept models; a preset or TOML file of toy networks (its "
+            "teachers); a folder of a pretrained model, or its name on the hub."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of what is found (default: results/probes/NAME).")
+    ] = None,
+    only: Annotated[
+        list[str],
+        typer.Option(
+            "--only", metavar="COLUMN=VALUE", help="Of a folder of results, these alone; repeatable."
+        ),
+    ] = [],  # noqa: B006  # typer copies it
+    num_recur: Annotated[
+        int | None, typer.Option(min=1, help="Recurrences to run looped models with (default: as trained).")
+    ] = None,
+    sequences: Annotated[int, typer.Option(min=1, help="Sequences that a language model reads.")] = 512,
+    length: Annotated[
+        int | None, typer.Option(min=2, help="Positions of each (default: as trained; pretrained: 1024).")
+    ] = None,
+    text: Annotated[
+        list[str],
+        typer.Option(help="Files and folders that a pretrained model reads (default: Python's own source)."),
+    ] = [],  # noqa: B006
+    inputs: Annotated[int, typer.Option(min=1, help="Inputs of each toy network.")] = 4096,
+    skip_first: Annotated[
+        int, typer.Option(min=0, help="First tokens of each sequence that are told apart.")
+    ] = 1,
+    keep_massive: Annotated[
+        bool, typer.Option("--keep-massive", help="Do not tell tokens with massive activations apart.")
+    ] = False,
+    lens_every: Annotated[
+        int, typer.Option(min=0, help="Read out one sequence in so many along depth (0: none).")
+    ] = 16,
+    sample: Annotated[int, typer.Option(min=1, help="Tokens whose angles are kept for clusters.")] = 4096,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Sequences read together (default: as memory allows).")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="Of pretrained models: float32 or bfloat16.")] = "float32",
+) -> None:
+    """Does a network compose, discretise, or average? What its hidden states are, and what they speak for.
+
+    Leaves in the folder networks.csv, states.csv, probe.json, the figure, and what it goes on from.
+    """
+    from figures.hidden_states import draw
+    from llm.probe import ProbeConfig
+    from sweeps._files import write_atomic, write_json
+    from sweeps.probes import Reading, as_json, network_rows, open_probed, probe_all, state_rows, verdicts
+    from sweeps.probes._shown import networks_table, sentences, verdicts_table
+
+    reading = Reading(sequences, length, tuple(text), at_once, inputs, precision)
+    how = ProbeConfig(skip_first, keep_massive, lens_every or None, sample)
+    out = out or Path("results/probes") / (Path(source).name.removesuffix(".toml") or "probe")
+    networks = open_probed(source, reading, only=only, num_recur=num_recur)
+    found = probe_all(networks, reading, how, out, say)
+    judged = verdicts(found)
+    write_atomic(out / "networks.csv", network_rows(found).write_csv().encode())
+    write_atomic(out / "states.csv", state_rows(found).write_csv().encode())
+    write_json(out / "probe.json", as_json(found, judged))
+    console().print(networks_table(found))
+    console().print(verdicts_table(judged))
+    for sentence in sentences(judged):
+        console().print(sentence, highlight=False, markup=False)
+    for path in draw(found, judged, out):
+        say(f"wrote {path}")
+    say(f"networks.csv, states.csv and probe.json in {out}")
+    empty = [one for one in found if one.probe.sequences == 0]
+    if empty:
+        fail(f"{len(empty)} network(s) had nothing to read", 1)

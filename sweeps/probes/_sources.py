@@ -1,0 +1,245 @@
+"""What `depthlaw probe` can be given, as sources of hidden states."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sweeps._config import ConfigError, canonical, decode, encode
+from sweeps._language_models import OpenedModel, chosen, is_results, open_language_models
+from sweeps._spec import load_spec, preset_names
+from sweeps._store import Store
+
+if TYPE_CHECKING:
+    from llm.probe import LanguageModel, Source
+    from toymodels import AbstractNetwork, CohortConfig
+
+BLOCK = 1024
+"""Inputs of a toy network that are drawn together, whatever else is asked for."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What networks are given.
+
+    sequences: how many, of language models. length: positions of each (None: as many as the model was
+    trained with, 1024 for a pretrained one). text: files and folders for pretrained models; empty: the
+    standard library of the running Python. at_once: sequences together (None: as memory allows). inputs: of
+    toy networks. precision: of pretrained models.
+    """
+
+    sequences: int = 512
+    length: int | None = None
+    text: tuple[str, ...] = ()
+    at_once: int | None = None
+    inputs: int = 4096
+    precision: str = "float32"
+
+
+class Probed(NamedTuple):
+    """A network to probe. about: what it is, by column; together: the columns in which networks of one
+    question agree; replicates differ in `seed`, and in `depth` what scales."""
+
+    about: dict[str, Any]
+    together: tuple[str, ...]
+    source: "Source"
+
+    @property
+    def label(self) -> str:
+        """A few words for a person."""
+        told = {key: value for key, value in self.about.items() if key != "job" and value is not None}
+        return ", ".join(f"{key} {_short(value)}" for key, value in told.items())
+
+
+def open_probed(
+    source: str, reading: Reading, *, only: Sequence[str] = (), num_recur: int | None = None
+) -> Iterator[Probed]:
+    """The networks that a source names, one after another.
+
+    A folder of results: its language models, or its teachers and students; a preset or a TOML file of toy
+    networks: its teachers, of which nothing is trained; else a pretrained model. Raises ConfigError.
+    """
+    if is_results(source):
+        store = Store(Path(source))
+        if store.spec().get("sweep", {}).get("kind", "toy") == "toy":
+            if num_recur is not None:
+                raise ConfigError(f"{source} holds toy networks: they have no recurrences to choose")
+            yield from _toys(store, only, reading)
+            return
+    elif source in preset_names() or source.endswith(".toml"):
+        yield from _teachers(source, only, reading)
+        return
+    for opened in open_language_models(source, only=only, num_recur=num_recur, precision=reading.precision):
+        yield _of_model(opened, source, reading)
+
+
+def _of_model(opened: OpenedModel, source: str, reading: Reading) -> Probed:
+    from llm.probe import TextSource, sequences_at_once
+
+    model = opened.model
+    depth = sum(state.is_layer for state in model.states)
+    if opened.row is None:
+        length = min(reading.length or BLOCK, model.longest or BLOCK)
+        at_once = reading.at_once or sequences_at_once(model, length)
+        about: dict[str, Any] = {"network": model.name, "width": model.width, "depth": depth}
+        return Probed(
+            about,
+            ("network",),
+            TextSource(
+                model,
+                lambda start: _texts(model, reading, length, start),
+                length=length,
+                at_once=at_once,
+                sequences=reading.sequences,
+            ),
+        )
+    tokens = opened.tokens
+    assert tokens is not None and opened.config is not None
+    length = reading.length or tokens.context
+    if length > tokens.context:
+        raise ConfigError(f"length is {length}: {source} was trained with {tokens.context} positions")
+    count = min(reading.sequences, len(tokens.validation))
+    places = np.arange(count) * len(tokens.validation) // count
+
+    def validation(start: int) -> Iterator[np.ndarray]:
+        for place in places[start:]:
+            yield tokens.validation.take([int(place)])[0][:length]
+
+    row = opened.row
+    recurrences = {state.recurrence for state in model.states} - {None}
+    about = {
+        "network": "run",
+        "job": row["job"] if "job" in row else model.name,
+        **{name: row[name] for name in ("budget", "injection", "width")},
+        "trained_recur": row["num_recur"],
+        "num_recur": len(recurrences),
+        "backprop_recurrences": row["backprop_recurrences"],
+        "depth": depth,
+        "seed": row["seed"],
+        "loss": row["loss"],
+    }
+    together = tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
+    at_once = reading.at_once or min(sequences_at_once(model, length), max(1, 4096 // length))
+    return Probed(
+        about,
+        together,
+        TextSource(model, validation, length=length, at_once=at_once, sequences=count),
+    )
+
+
+def _texts(model: "LanguageModel", reading: Reading, length: int, start: int) -> Iterator[np.ndarray]:
+    """Documents cut into sequences, each of at least half of `length` unless it is a whole document."""
+    from llm import Embedded, Files
+
+    corpus = Files(reading.text) if reading.text else Embedded()
+    number = 0
+    for document in corpus.documents():
+        ids = model.encode(document)
+        first = [] if model.first is None else [model.first]
+        room = length - len(first)
+        for begin in range(0, len(ids), room):
+            part = ids[begin : begin + room]
+            if begin and 2 * len(part) < room:
+                continue
+            if number >= start:
+                yield np.array([*first, *part], np.int32)
+            number += 1
+            if number == reading.sequences:
+                return
+
+
+def _toys(store: Store, only: Sequence[str], reading: Reading) -> Iterator[Probed]:
+    from toymodels import CohortConfig
+
+    seen: set[str] = set()
+    for record in chosen(store, only, "toy"):
+        path = f"{store.folder(record['job']) / 'record.json'}"
+        config: CohortConfig = decode(CohortConfig, record["config"], path)
+        yield from _teachers_of(config, reading, seen)
+        students = store.model(record["job"])
+        for row in record["rows"]:
+            temperature = row["temperature"]
+            student = students[row["depth"], config.temperatures[0] if temperature is None else temperature]
+            about = {
+                "network": "student",
+                "job": record["job"],
+                **_of_teacher(config),
+                "layer": config.layer,
+                "steps": config.steps,
+                "temperature": temperature,
+                "width": config.width,
+                "depth": row["depth"],
+                "seed": row["seed"],
+                "loss": row["loss"],
+            }
+            yield _toy(student, config, about, reading)
+
+
+def _teachers(source: str, only: Sequence[str], reading: Reading) -> Iterator[Probed]:
+    from sweeps._jobs import expand
+
+    spec = load_spec(source)
+    if spec.kind != "toy":
+        told = f"{source} is of kind {spec.kind!r}, which is trained first"
+        remedy = f"`depthlaw run {source} --keep-models`, then `depthlaw probe results/{spec.name}`"
+        raise ConfigError(f"{told}: {remedy}")
+    if only:
+        raise ConfigError(f"{source} is a spec: networks are chosen with --only from a folder of results")
+    seen: set[str] = set()
+    for job in expand(spec.kind, spec.configs):
+        yield from _teachers_of(job.config, reading, seen)
+
+
+def _teachers_of(config: "CohortConfig", reading: Reading, seen: set[str]) -> Iterator[Probed]:
+    """The teacher of each seed, but those that are in `seen`, which are added."""
+    from toymodels import draw_teacher
+
+    for seed in config.seeds:
+        about = {
+            "network": "teacher",
+            **_of_teacher(config),
+            "width": config.width,
+            "depth": config.teacher.depth,
+            "seed": seed,
+        }
+        known = canonical({**about, "hidden": config.hidden})
+        if known not in seen:
+            seen.add(known)
+            yield _toy(draw_teacher(config, seed), config, about, reading)
+
+
+def _of_teacher(config: "CohortConfig") -> dict[str, Any]:
+    """What the teacher's config says of it but its depth."""
+    fields = {key: value for key, value in encode(config.teacher).items() if key not in ("depth", "kind")}
+    return {"teacher": config.teacher.kind, **fields}
+
+
+def _toy(
+    network: "AbstractNetwork", config: "CohortConfig", about: dict[str, Any], reading: Reading
+) -> Probed:
+    import jax
+    import jax.numpy as jnp
+
+    from llm.probe import TrajectorySource
+    from toymodels import Purpose, purpose_key
+
+    # Beyond those of the held-out loss, whose keys are folded by small numbers.
+    key = jax.random.fold_in(purpose_key(int(about["seed"]), Purpose.EVALUATION), 2**31)
+    states = jax.jit(lambda net, x: jnp.moveaxis(net.states(x), 1, 2))
+
+    def trajectories(first: int, last: int) -> Any:
+        x = jax.random.normal(jax.random.fold_in(key, first // BLOCK), (config.width, BLOCK))
+        with jax.default_matmul_precision("highest"):
+            return states(network, x)[:, : last - first]
+
+    together = tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
+    inputs = -(-reading.inputs // BLOCK) * BLOCK
+    return Probed(
+        about, together, TrajectorySource(trajectories, depth=network.depth, inputs=inputs, at_once=BLOCK)
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
