@@ -60,11 +60,11 @@ def rows(trace: "CausalTrace") -> list[dict[str, Any]]:
 
 def sentences(trace: "CausalTrace") -> list[str]:
     """What was found: the probability undisturbed and with noise."""
-    subject = "".join(token.text for token in trace.tokens if token.is_subject)
+    noisy = sum(token.is_subject for token in trace.tokens)
     follows = f"{trace.model}: {_quoted(trace.answer.text)} follows with probability {trace.clean:.4g}"
     return [
-        f"{follows}; with noise on "
-        f"{_quoted(subject)} {trace.corrupted.mean():.4g} ± {trace.corrupted_error:.2g} "
+        f"{follows}; with noise on {_quoted(trace.settings.subject)} ({noisy} token{'s' * (noisy > 1)}) "
+        f"{trace.corrupted.mean():.4g} ± {trace.corrupted_error:.2g} "
         f"(standard error over {trace.settings.draws} draws)"
     ]
 

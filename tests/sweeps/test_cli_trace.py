@@ -58,7 +58,7 @@ class TestOutput:
         ]
         for name in ("probability", "spread", "error", "effect", "effect_error"):
             np.testing.assert_allclose(table[name], getattr(found, name).ravel(), rtol=1e-12)
-        assert "'!' follows with probability 0.5; with noise on '\\x07b' 0." in done.err
+        assert "'!' follows with probability 0.5; with noise on '\\x07b' (2 tokens) 0." in done.err
         assert "(standard error over 10 draws)" in done.err and "Where it peaks" in done.err
 
     def test_odd_texts_stay_on_their_line(self, call, relay):
