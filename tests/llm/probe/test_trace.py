@@ -89,7 +89,8 @@ class TestKnownCause:
     def test_more_draws_begin_with_those_of_fewer(self):
         """The noise of the first draws does not depend on how many there are, but on the seed."""
         few, many, other = (
-            relayed([0, 2], 3, draws=draws, seed=seed) for draws, seed in ((3, 1), (9, 1), (3, 2))
+            causal_trace(Relay([1, 2]), "abc", "ab", answer="!", draws=draws, seed=seed)
+            for draws, seed in ((3, 1), (9, 1), (3, 2))
         )
         np.testing.assert_array_equal(few.corrupted, many.corrupted[:3])
         np.testing.assert_array_equal(few.restored, many.restored[:, :3])
@@ -98,15 +99,23 @@ class TestKnownCause:
     def test_statistics(self):
         """Means, spread and errors are those of the draws; an effect's error is that of differences."""
         found = relayed([1, 2, 4], 5, draws=7)
-        s, t = 0, 1
-        values = found.restored[s, :, t]
-        assert found.probability[s, t] == pytest.approx(values.mean())
-        assert found.spread[s, t] == pytest.approx(np.std(values, ddof=1))
-        assert found.error[s, t] == pytest.approx(np.std(values, ddof=1) / 7**0.5)
-        difference = values - found.corrupted
-        assert found.effect[s, t] == pytest.approx(difference.mean())
-        assert found.effect_error[s, t] == pytest.approx(np.std(difference, ddof=1) / 7**0.5)
+        s = 0
+        for t in (0, 1):
+            values = found.restored[s, :, t]
+            assert found.probability[s, t] == pytest.approx(values.mean())
+            assert found.spread[s, t] == pytest.approx(np.std(values, ddof=1))
+            assert found.error[s, t] == pytest.approx(np.std(values, ddof=1) / 7**0.5)
+            difference = values - found.corrupted
+            assert found.effect[s, t] == pytest.approx(difference.mean())
+            assert found.effect_error[s, t] == pytest.approx(np.std(difference, ddof=1) / 7**0.5)
         assert found.effect_error[0, 0] == 0 < found.error[0, 0]
+
+    def test_peaks_but_for_rounding(self):
+        """Of effects that differ by rounding the first counts; one that is nothing else is none."""
+        found = relayed([1, 1, 1, 4], 5)
+        up = 1e-8 * np.arange(4)[:, None, None]
+        peaks = dataclasses.replace(found, restored=found.restored + up).peaks()
+        assert sorted(peaks) == [(0, 1), (3, 4)]
 
     def test_noise_that_helps_is_said(self):
         """Where the noise raises the probability, there is nothing to restore."""
@@ -152,10 +161,12 @@ class TestKnownCause:
     def test_a_token_before_the_sentence(self):
         """It is a position of the map, without text, and never the subject's."""
         plain, begun = (
-            causal_trace(Relay([1, 3], first=first), "bcde", "b", answer="!") for first in (None, 0)
+            causal_trace(Relay([1, last], first=first), "bcde", "b", answer="!")
+            for first, last in ((None, 3), (0, 4))
         )
         assert [token.text for token in begun.tokens] == ["", "b", "c", "d", "e"]
         assert [token.is_subject for token in begun.tokens] == [False, True, False, False, False]
+        assert begun.lowered and not plain.lowered  # what carries is at position 1
         assert plain.restored.shape == (2, 10, 4) and begun.restored.shape == (2, 10, 5)
 
     @pytest.mark.parametrize(
@@ -253,8 +264,9 @@ class TestSpans:
 
         (space,) = encode(" space")
         assert first_of_answer("in the", " space in", encode("in the"), encode) == space
-        with pytest.raises(ValueError, match="begin the answer with it: ' space'"):
-            first_of_answer("in the ", "space", encode("in the "), encode)
+        for rest in ("", " in the"):
+            with pytest.raises(ValueError, match=f"begin the answer with it: ' space{rest}'"):
+                first_of_answer("in the ", f"space{rest}", encode("in the "), encode)
         with pytest.raises(ValueError, match="begin the answer with a space"):
             first_of_answer("in th", "e space", encode("in th"), encode)
 
