@@ -25,12 +25,12 @@ LOOPED = (
 )
 
 
-def made(texts=("", "$a$", "\\b", "\n", " c", "漢", "\x07"), states=LOOPED, subject=(1, 2)):
+def made(texts=("", "$a_$", "\\b", "\n", " c", "漢", "\x07"), states=LOOPED, subject=(1, 2)):
     """A trace with a map of random numbers."""
     rng = np.random.default_rng(0)
     return CausalTrace(
         model="made",
-        settings=TraceSettings("$a$\\b\n c漢\x07", "a$\\", answer=" d", draws=4),
+        settings=TraceSettings("$a_$\\b\n c漢\x07", "a$\\", answer=" d", draws=4),
         tokens=tuple(TracedToken(i, text, i in subject) for i, text in enumerate(texts)),
         answer=TracedToken(3, " d"),
         likeliest=TracedToken(3, " d"),
@@ -93,7 +93,7 @@ def test_odd_texts():
     figure.canvas.draw()
     texts = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     mark = causal_trace.SUBJECT
-    assert texts == ["(begin)", f"{mark}$a$", f"{mark}\\\\b", "\\n", "␣c", "\\u6f22", "\\x07"]
+    assert texts == ["(begin)", f"{mark}$a_$", f"{mark}\\\\b", "\\n", "␣c", "\\u6f22", "\\x07"]
     assert "'␣d'" not in drawn.title and "' d' follows with probability 0.9" in drawn.title
 
 
