@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps._config import ConfigError, decode
-from sweeps._extras import need
 from sweeps._store import Store
 
 if TYPE_CHECKING:
@@ -35,7 +34,8 @@ def open_language_models(
     source: a folder of results of kind lm whose models were kept, a folder of a pretrained model, or its name
     on the hub. only: of a folder of results, the runs that meet all of these: `column=value`, or the
     beginning of a job's id. num_recur: r, by default that of training.
-    Raises ConfigError, with what to do: no such source, no run that is meant, no model kept.
+    Raises ConfigError, with what to do: no such source, no run that is meant, no model kept, a library that
+    is not installed, a pretrained model that is not known or not there in full.
     """
     if is_results(source):
         yield from _of_results(Path(source), only, num_recur)
@@ -44,10 +44,13 @@ def open_language_models(
         raise ConfigError(f"{source} is no folder of results: runs cannot be chosen from it")
     if num_recur is not None:
         raise ConfigError(f"{source} is a pretrained model: it has no recurrences to choose")
-    need("transformers", "hf")
     from llm.probe import open_pretrained
 
-    yield OpenedModel(open_pretrained(source, precision=precision))
+    try:
+        model = open_pretrained(source, precision=precision)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    yield OpenedModel(model)
 
 
 def _of_results(out: Path, only: Sequence[str], num_recur: int | None) -> Iterator[OpenedModel]:

@@ -9,7 +9,7 @@ from llm.probe._clusters import Clusters, clusters, principal_components
 from llm.probe._lens import Reading
 from llm.probe._looped import Looped
 from llm.probe._measures import MEASURES, Measure, Rows
-from llm.probe._memory import sequences_at_once
+from llm.probe._memory import in_batches, sequences_at_once
 from llm.probe._model import LanguageModel, State, Trace
 from llm.probe._pretrained import open_pretrained
 from llm.probe._probe import Probe, ProbeProgress, Summary, probe, result
@@ -43,6 +43,7 @@ __all__ = [
     "TrajectorySource",
     "causal_trace",
     "clusters",
+    "in_batches",
     "open_pretrained",
     "principal_components",
     "probe",

@@ -6,7 +6,8 @@ Symbols: tokens n of a sample, layers ℓ, components p, clusters k.
 from typing import NamedTuple
 
 import numpy as np
-import scipy
+import scipy.cluster
+import scipy.ndimage
 from jaxtyping import Float, Int
 
 COMPONENTS = 3
@@ -23,6 +24,10 @@ SMALLEST = 0.001
 
 FEWEST = 8
 """Tokens that a cluster must have; a sample of fewer than two such is one cluster."""
+
+
+BINS = 512
+"""Along the line of two centres."""
 
 
 class Components(NamedTuple):
@@ -107,25 +112,27 @@ def _apart(first: np.ndarray, second: np.ndarray) -> bool:
     one, two = first @ along, second @ along
     if min(len(one), len(two)) < 2:
         return True  # a single token has no density; small clusters are dealt with later
-    # Each with the width of its own: a small cluster far away is narrow, and must not be smeared.
-    grid = np.linspace(min(one.min(), two.min()), max(one.max(), two.max()), 512)
-    density = len(one) * _density(one, grid) + len(two) * _density(two, grid)
-    left, right = sorted(int(np.argmin(np.abs(grid - part.mean()))) for part in (one, two))
-    between = density[left : right + 1]
-    lowest = left + int(np.argmin(between))
+    ends = min(one.min(), two.min()), max(one.max(), two.max())
+    # Each with a width of its own: a small cluster far away is narrow, and must not be smeared.
+    density = _smoothed(one, ends) + _smoothed(two, ends)
+    left, right = sorted(_bin(float(part.mean()), ends) for part in (one, two))
+    lowest = left + int(np.argmin(density[left : right + 1]))
     peaks = density[: lowest + 1].max(), density[lowest:].max()
     return bool(density[lowest] < VALLEY * min(peaks))
 
 
-def _density(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Gaussian kernels, Silverman's width."""
-    spread = np.std(values)
-    width = 0.9 * max(spread, 1e-9 * (grid[-1] - grid[0]), 1e-300) * len(values) ** -0.2
-    width = max(width, (grid[-1] - grid[0]) / len(grid))
-    counts, edges = np.histogram(values, bins=len(grid), range=(grid[0], grid[-1]))
-    centres = (edges[:-1] + edges[1:]) / 2
-    kernel = np.exp(-0.5 * ((grid[:, None] - centres[None]) / width) ** 2)
-    return kernel @ counts / (len(values) * width)
+def _smoothed(values: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
+    """Tokens a bin, smoothed by Gaussian kernels of Silverman's width."""
+    counts, _ = np.histogram(values, bins=BINS, range=ends)
+    width = 0.9 * np.std(values) * len(values) ** -0.2 * BINS / (ends[1] - ends[0])
+    smoothed: np.ndarray = scipy.ndimage.gaussian_filter1d(
+        counts.astype(float), max(float(width), 1.0), mode="constant"
+    )
+    return smoothed
+
+
+def _bin(value: float, ends: tuple[float, float]) -> int:
+    return min(BINS - 1, int((value - ends[0]) / (ends[1] - ends[0]) * BINS))
 
 
 def _without_small(points: np.ndarray, label: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from llm.probe._model import State
 from toymodels.dynamics import geometry
@@ -91,8 +91,8 @@ class Rows:
 
     @property
     def bulk(self) -> range:
-        """The middle half of the layers."""
-        return range(-(-self.depth // 4), max(3 * self.depth // 4, -(-self.depth // 4) + 2))
+        """The middle half: all layers but the first and the last quarter, rounded down."""
+        return range(self.depth // 4, self.depth - self.depth // 4)
 
 
 class Measured(NamedTuple):
@@ -102,9 +102,9 @@ class Measured(NamedTuple):
     massive: Bool[Array, "B T"]
 
 
-def measure(rows: Rows, states: Float[Array, "S B T d"]) -> Measured:
+def measure(rows: Rows, states: Float[ArrayLike, "S B T d"]) -> Measured:
     """Every measure of every token."""
-    return _measure(tuple(rows.layers), rows.bulk, states)
+    return _measure(tuple(rows.layers), rows.bulk, jnp.asarray(states))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -112,7 +112,7 @@ def _measure(layers: tuple[int, ...], bulk: range, states: Float[Array, "S B T d
     found = geometry(states, layers, LAGS)
     steps = found.step_angles[np.array(layers)]
     stops = _stops(steps)
-    pairs = np.array([pair for pair in bulk[:-1] if pair + 1 < len(layers)])
+    pairs = np.array(bulk[:-1])
     moving = pairs[:, None, None] + 1 < stops
     turned = jnp.sum(jnp.where(moving, found.update_angles[pairs], 0.0), axis=0) / jnp.sum(moving, axis=0)
     token = (found.independent_updates, jnp.mean(steps[np.array(bulk)], axis=0), turned, stops / len(layers))

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from llm._free_memory import device_memory
+
 
 @dataclass(frozen=True)
 class State:
@@ -93,3 +95,7 @@ class LanguageModel(abc.ABC):
     @abc.abstractmethod
     def trace(self, tokens: Int[np.ndarray, " T"]) -> Trace:
         """What a causal trace of one sequence asks for."""
+
+    def free_memory(self) -> int:
+        """Bytes free where it runs: on JAX's default device, unless a model says otherwise."""
+        return device_memory()

@@ -7,8 +7,9 @@ import abc
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, final
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import ArrayLike, Float, Int
 
 from llm.probe._model import LanguageModel, State
 
@@ -17,7 +18,7 @@ class Batch(NamedTuple):
     """Neighbouring sequences. first: number of the first. lengths: how many of their positions are real."""
 
     first: int
-    states: Float[Array, "S B T d"]
+    states: Float[ArrayLike, "S B T d"]
     lengths: Int[np.ndarray, " B"]
     tokens: Int[np.ndarray, "B T"] | None = None
 
@@ -97,7 +98,7 @@ class TrajectorySource(Source):
 
     def __init__(
         self,
-        trajectories: Callable[[int, int], Float[Array, "S inputs d"]],
+        trajectories: Callable[[int, int], Float[ArrayLike, "S inputs d"]],
         *,
         depth: int,
         inputs: int,
@@ -114,4 +115,5 @@ class TrajectorySource(Source):
         assert self.sequences is not None
         for first in range(start, self.sequences, self._at_once):
             states = self._trajectories(first, min(first + self._at_once, self.sequences))
-            yield Batch(first, states[:, :, None], np.ones(states.shape[1], np.int64))
+            states = jnp.asarray(states)[:, :, None]
+            yield Batch(first, states, np.ones(states.shape[1], np.int64))

@@ -59,7 +59,7 @@ def write(
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """What a file says and its arrays; None where there is none, or it is damaged or of another version."""
     try:
-        with np.load(path) as file:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
         told = json.loads(arrays.pop("told").tobytes())
         return (told, arrays) if told["format"] == FORMAT else None

@@ -1,5 +1,6 @@
 """What `depthlaw probe` can be given, as sources of hidden states."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,25 +221,32 @@ def _toy(
     network: "AbstractNetwork", config: "CohortConfig", about: dict[str, Any], reading: Reading
 ) -> Probed:
     import jax
-    import jax.numpy as jnp
 
     from llm.probe import TrajectorySource
     from toymodels import Purpose, purpose_key
 
     # Beyond those of the held-out loss, whose keys are folded by small numbers.
     key = jax.random.fold_in(purpose_key(int(about["seed"]), Purpose.EVALUATION), 2**31)
-    states = jax.jit(lambda net, x: jnp.moveaxis(net.states(x), 1, 2))
 
     def trajectories(first: int, last: int) -> Any:
         x = jax.random.normal(jax.random.fold_in(key, first // BLOCK), (config.width, BLOCK))
         with jax.default_matmul_precision("highest"):
-            return states(network, x)[:, : last - first]
+            return _states()(network, x)[:, : last - first]
 
     together = tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
     inputs = -(-reading.inputs // BLOCK) * BLOCK
     return Probed(
         about, together, TrajectorySource(trajectories, depth=network.depth, inputs=inputs, at_once=BLOCK)
     )
+
+
+@functools.cache
+def _states() -> Any:
+    """States (S, inputs, width) of a network, one program for all of a shape."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax.jit(lambda network, x: jnp.moveaxis(network.states(x), 1, 2))
 
 
 def _short(value: Any) -> str:

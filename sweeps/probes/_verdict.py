@@ -90,7 +90,8 @@ def verdict(question: dict[str, object], found: Sequence[Found]) -> Verdict:
     deepest = [one for one in found if one.about["depth"] == depths[-1]]
     step_fit = _scaling(found, [one.probe.scalar("bulk_step")[0] for one in found])
     losses = [one.about.get("loss") for one in found]
-    exponent_fit = _scaling(found, losses)
+    # A toy student can reach its teacher; what a language model cannot go below has to be fitted.
+    exponent_fit = _scaling(found, losses, floor=found[0].about["network"] == "run")
     witnesses = (
         of_exponent(_alpha(exponent_fit)),
         of_update_angle(_mean_of([one.probe.scalar("bulk_update_angle") for one in deepest])),
@@ -116,7 +117,7 @@ def agreed(witnesses: Sequence[Witness]) -> tuple[Mechanism | None, str]:
 def of_exponent(alpha: tuple[float, tuple[float, float]] | None) -> Witness:
     """The exponent of loss against depth; composition makes no prediction of it."""
     if alpha is None:
-        return _silent("exponent", "", "no three depths with losses")
+        return _silent("exponent", "", "no depths whose losses bound it")
     value, interval = alpha
     found = regime(interval)
     allows = {
@@ -141,11 +142,13 @@ def of_update_angle(angle: tuple[float, tuple[float, float]]) -> Witness:
 
 
 def of_step_scaling(gamma: tuple[float, tuple[float, float]] | None) -> Witness:
-    """The exponent of the mean step of the middle layers against depth: 1 where all layers share the way."""
+    """The exponent of the mean step of the middle layers against depth: 1 where all layers share the way.
+
+    It speaks if its interval lies wholly inside (0.5, 1.5), as that of an exponent of loss does."""
     if gamma is None:
         return _silent("step scaling", "", "no three depths to compare")
     value, (low, high) = gamma
-    shared = low <= 1 <= high and high - low < 1
+    shared = 0.5 < low and high < 1.5
     allows = frozenset({AVERAGING, PROCEDURAL}) if shared else EVERY
     told = "the layers share one way between them" if shared else "steps do not scale as 1/depth"
     return Witness("step scaling", "", value, (low, high), allows, told)
@@ -194,21 +197,22 @@ def _mean_of(measured: Sequence[tuple[float, float]]) -> tuple[float, tuple[floa
     return value, (value - reach, value + reach)
 
 
-def _scaling(found: Sequence[Found], values: Sequence[object]) -> Fit | None:
-    """values ∝ depth^-alpha, a level for each seed; None for fewer than three depths, or values that are not
-    all positive."""
+def _scaling(found: Sequence[Found], values: Sequence[object], floor: bool = False) -> Fit | None:
+    """values ∝ depth^-alpha, a level for each seed, above a floor or not; None for fewer than three depths
+    (four with a floor), or values that are not all positive."""
     numbers = [float(value) if isinstance(value, int | float) else math.nan for value in values]
     depths = [int(one.about["depth"]) for one in found]
-    if len(set(depths)) < 3 or not all(math.isfinite(number) and number > 0 for number in numbers):
+    if len(set(depths)) < 3 + floor or not all(math.isfinite(number) and number > 0 for number in numbers):
         return None
     seeds = [one.about.get("seed", 0) for one in found]
     try:
-        return fit(DepthLaw(), {"depth": depths, "loss": numbers, "seed": seeds}, fix={"L_0": 0.0})
+        table = {"depth": depths, "loss": numbers, "seed": seeds}
+        return fit(DepthLaw(), table, fix=None if floor else {"L_0": 0.0})
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
 
 def _alpha(found: Fit | None) -> tuple[float, tuple[float, float]] | None:
-    if found is None or not found.trusted:
+    if found is None or not (found.trusted and found.identified):
         return None
     return found.estimates["alpha"], found.intervals["alpha"]

@@ -58,6 +58,8 @@ def test_every_fit_is_of_one_condition(name):
         "teacher": lambda cohort: {cohort.teacher.kind},
         "steps": lambda cohort: {cohort.steps},
         "temperature": lambda cohort: set(cohort.temperatures),
+        "teacher_depth": lambda cohort: {cohort.teacher.depth},
+        "residual_scale": lambda cohort: {cohort.teacher.step},
     }
     conditions = len(spec.configs) * len(spec.configs[0].temperatures)
     found = {

@@ -242,3 +242,47 @@ def test_lags_below_one_are_refused():
     """There is no update before the first."""
     with pytest.raises(ValueError, match="lags is 0: it must be at least 1"):
         dynamics.update_cosines(np.zeros((3, 2)), lags=0)
+
+
+GEOMETRY = jax.jit(dynamics.geometry, static_argnums=(1, 2))
+
+
+@given(hnp.arrays(np.float32, (5, 3, 4), elements=ENTRIES), st.floats(1e-20, 1e20))
+def test_all_measures_at_once_are_those_taken_one_by_one(states, scale):
+    """`geometry` equals the functions of the same names, of states as large or small as float32 can hold;
+    angles to 1e-5 where the update is no tiny share of the largest entry."""
+    found = GEOMETRY((states * np.float32(scale)).astype(np.float32), None, 8)
+    sizes = np.linalg.norm(np.diff(states, axis=0), axis=-1)
+    assume(np.all((sizes == 0) | (sizes > 1e-3)))
+    for name in ("angles_to_end", "relative_progress", "step_angles", "update_angles"):
+        expected = MEASURES[name](states)
+        np.testing.assert_allclose(getattr(found, name), expected, atol=2e-4, err_msg=name)
+    np.testing.assert_allclose(found.norms, MEASURES["norms"](states) * scale, rtol=1e-5)
+    np.testing.assert_allclose(found.largest, np.abs(states).max(axis=-1) * scale, rtol=1e-5)
+    np.testing.assert_allclose(found.update_cosines, MEASURES["update_cosines"](states), atol=1e-5)
+    one_by_one = np.asarray(MEASURES["independent_updates"](states))
+    back = np.linalg.norm(states[-1] - states[0], axis=-1) < 1e-2  # a small difference loses its digits
+    np.testing.assert_allclose(np.asarray(found.independent_updates)[~back], one_by_one[~back], rtol=1e-3)
+
+
+@given(st.sampled_from([(0, 1), (0, 6), (1, 2, 5), (0, 2, 3, 4, 6), tuple(range(7))]), st.integers(0, 100))
+def test_steps_that_are_no_layers_have_no_part_in_updates(layers, seed):
+    """What is said of updates is what a trajectory of the layers' updates alone would say; states and step
+    angles are those of all."""
+    states = np.random.default_rng(seed).normal(size=(8, 2, 5)).astype(np.float32)
+    found = GEOMETRY(states, layers, 3)
+    updates = np.diff(states, axis=0)[list(layers)]
+    alone = np.concatenate([0 * updates[:1], np.cumsum(updates, axis=0)])
+    of_alone = GEOMETRY(alone, None, 3)
+    np.testing.assert_allclose(found.update_angles, of_alone.update_angles, atol=1e-5)
+    np.testing.assert_allclose(found.update_cosines, of_alone.update_cosines, atol=1e-5)
+    np.testing.assert_allclose(found.independent_updates, of_alone.independent_updates, rtol=1e-4)
+    np.testing.assert_allclose(found.step_angles, MEASURES["step_angles"](states), atol=1e-5)
+
+
+def test_layers_that_are_no_steps_are_refused():
+    """There is no step after the last state."""
+    with pytest.raises(ValueError, match=r"layers are \[0, 2\]: the trajectory has steps 0 to 1"):
+        dynamics.geometry(np.zeros((3, 2)), [0, 2])
+    with pytest.raises(ValueError, match="lags is 0: it must be at least 1"):
+        dynamics.geometry(np.zeros((3, 2)), lags=0)
