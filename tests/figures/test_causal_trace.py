@@ -30,7 +30,7 @@ def made(texts=("", "$a_$", "\\b", "\n", " c", "漢", "\x07"), states=LOOPED, su
     rng = np.random.default_rng(0)
     return CausalTrace(
         model="made",
-        settings=TraceSettings("$a_$\\b\n c漢\x07", "a$\\", answer=" d", draws=4),
+        settings=TraceSettings("$a_$\\b\n c漢\x07", "a_$\\", answer=" d", draws=4),
         tokens=tuple(TracedToken(i, text, i in subject) for i, text in enumerate(texts)),
         answer=TracedToken(3, " d"),
         likeliest=TracedToken(3, " d"),
