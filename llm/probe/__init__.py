@@ -14,12 +14,15 @@ from llm.probe._model import LanguageModel, State, Trace
 from llm.probe._pretrained import open_pretrained
 from llm.probe._probe import Probe, ProbeProgress, Summary, probe, result
 from llm.probe._source import Batch, Source, TextSource, TrajectorySource
+from llm.probe._trace import TraceProgress, causal_trace
+from llm.probe._traced import CausalTrace, TracedToken, TraceSettings
 
 __all__ = [
     "GROUPS",
     "MEASURES",
     "Accumulated",
     "Batch",
+    "CausalTrace",
     "Clusters",
     "LanguageModel",
     "Looped",
@@ -34,7 +37,11 @@ __all__ = [
     "Summary",
     "TextSource",
     "Trace",
+    "TraceProgress",
+    "TraceSettings",
+    "TracedToken",
     "TrajectorySource",
+    "causal_trace",
     "clusters",
     "in_batches",
     "open_pretrained",

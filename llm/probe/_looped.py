@@ -97,21 +97,26 @@ class LoopedTrace(Trace):
             return np.asarray(_next(self._model, self._states[-1]))[0]
 
     def corrupted(self, noise: Float[np.ndarray, "draws T d"]) -> Float[np.ndarray, "draws V"]:
-        return self._run(noise, -1, np.zeros(len(noise), np.int64))
+        draws = np.arange(len(noise))
+        return self._run(noise, -1, draws, np.zeros_like(draws))
 
     def restored(
         self, noise: Float[np.ndarray, "draws T d"], state: int, positions: Int[np.ndarray, " P"]
     ) -> Float[np.ndarray, "draws P V"]:
         if not 0 <= state < len(self._states):
             raise ValueError(f"state is {state}: it must be from 0 to {len(self._states) - 1}")
+        length = len(self._embedding)
+        if len(positions) and not (positions.min() >= 0 and positions.max() < length):
+            raise ValueError(f"positions are {positions.tolist()}: they must be from 0 to {length - 1}")
         draws, at = (part.ravel() for part in np.indices((len(noise), len(positions))))
-        found = self._run(noise[draws], state, np.asarray(positions)[at])
+        found = self._run(noise, state, draws, np.asarray(positions)[at])
         return found.reshape(len(noise), len(positions), -1)
 
-    def _run(self, noise: np.ndarray, state: int, positions: np.ndarray) -> np.ndarray:
+    def _run(self, noise: np.ndarray, state: int, draws: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Rows of these draws with the state put back at these positions, a few at a time."""
         found = []
-        for begin in range(0, len(noise), ROWS):
-            some, at = noise[begin : begin + ROWS], positions[begin : begin + ROWS]
+        for begin in range(0, len(draws), ROWS):
+            some, at = noise[draws[begin : begin + ROWS]], positions[begin : begin + ROWS]
             empty = ROWS - len(some)  # rows of nothing, so that one program serves all
             padded = np.pad(some, ((0, empty), (0, 0), (0, 0))).astype(np.float32)
             with precise("float32"):

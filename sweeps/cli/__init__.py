@@ -20,6 +20,7 @@ from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._probe import probe
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
+from sweeps.cli._trace import trace
 
 if TYPE_CHECKING:
     from sweeps._report import Answer
@@ -229,7 +230,7 @@ def table(
         fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
 
 
-for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus, probe):
+for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus, probe, trace):
     app.command()(command)
 
 
@@ -354,8 +355,8 @@ def _write_summary(summary: "RunSummary", found: "list[Answer]", out: Path) -> N
 def _finish(summary: "RunSummary", found: "list[Answer]") -> None:
     """Say what failed and leave with the exit status that the results deserve."""
     say(f"rows, curves and fits in {summary.store.out}")
-    for trace in sorted(set(summary.traces.values())):
-        say(trace)
+    for stack in sorted(set(summary.traces.values())):
+        say(stack)
     if summary.failures or summary.diverged:
         console(stderr=True).print(_table_of_failures(summary))
     if summary.failures or summary.not_run:
