@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps._config import ConfigError, decode
 from sweeps._store import Store
+from sweeps._terminal import say
 
 if TYPE_CHECKING:
     from llm import RunConfig, Tokens
@@ -92,6 +93,9 @@ def chosen(store: Store, only: Sequence[str], kind: str | None = None) -> list[d
     if not kept:
         told = f"{store.out} was run without keeping models"
         raise ConfigError(f"{told}: the same `depthlaw run` with --keep-models trains them again")
+    if len(kept) < len(found):
+        left = len(found) - len(kept)
+        say(f"{left} of {len(found)} jobs are left out: diverged, or run without --keep-models")
     return kept
 
 

@@ -9,11 +9,12 @@ from sweeps._terminal import console, fail, say
 
 
 def probe(
-    source: Annotated[
-        str,
+    sources: Annotated[
+        list[str],
         typer.Argument(
+            metavar="SOURCE...",
             help="A folder of results with kept models; a preset or TOML file of toy networks (its "
-            "teachers); a folder of a pretrained model, or its name on the hub."
+            "teachers); a folder of a pretrained model, or its name on the hub, several for how steps scale.",
         ),
     ],
     out: Annotated[
@@ -64,8 +65,13 @@ def probe(
 
     reading = Reading(sequences, length, tuple(text), at_once, inputs, precision)
     how = ProbeConfig(skip_first, keep_massive, lens_every or None, sample)
-    out = out or Path("results/probes") / (Path(source).name.removesuffix(".toml") or "probe")
-    networks = open_probed(source, reading, only=only, num_recur=num_recur)
+    name = Path(sources[0]).name.removesuffix(".toml") or "probe"
+    out = out or Path("results/probes") / (name if len(sources) == 1 else f"{name}-and-{len(sources) - 1}")
+    networks = (
+        network
+        for source in sources
+        for network in open_probed(source, reading, only=only, num_recur=num_recur)
+    )
     found = probe_all(networks, reading, how, out, say)
     judged = verdicts(found)
     write_atomic(out / "networks.csv", network_rows(found).write_csv().encode())

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sweeps._config import ConfigError, canonical, decode, encode
+from sweeps._config import ConfigError, canonical, decode, digest, encode
 from sweeps._language_models import OpenedModel, chosen, is_results, open_language_models
 from sweeps._spec import load_spec, preset_names
 from sweeps._store import Store
 
 if TYPE_CHECKING:
+    from llm import Corpus
     from llm.probe import LanguageModel, Source
     from toymodels import AbstractNetwork, CohortConfig
 
@@ -60,7 +61,8 @@ def open_probed(
     """The networks that a source names, one after another.
 
     A folder of results: its language models, or its teachers and students; a preset or a TOML file of toy
-    networks: its teachers, of which nothing is trained; else a pretrained model. Raises ConfigError.
+    networks: its teachers, of which nothing is trained; else a pretrained model, all of which are of one
+    question: the user names models of one family. Raises ConfigError.
     """
     if is_results(source):
         store = Store(Path(source))
@@ -77,22 +79,24 @@ def open_probed(
 
 
 def _of_model(opened: OpenedModel, source: str, reading: Reading) -> Probed:
+    from llm import Embedded, Files
     from llm.probe import TextSource, sequences_at_once
 
     model = opened.model
     depth = sum(state.is_layer for state in model.states)
     if opened.row is None:
         length = min(reading.length or BLOCK, model.longest or BLOCK)
-        at_once = reading.at_once or sequences_at_once(model, length)
-        about: dict[str, Any] = {"network": model.name, "width": model.width, "depth": depth}
+        corpus = Files(reading.text) if reading.text else Embedded()
+        about: dict[str, Any] = {"network": "pretrained", "model": model.name, "width": model.width}
+        about |= {"depth": depth, "text": digest(corpus.fingerprint())}
         return Probed(
             about,
             ("network",),
             TextSource(
                 model,
-                lambda start: _texts(model, reading, length, start),
+                lambda start: _texts(model, corpus, reading.sequences, length, start),
                 length=length,
-                at_once=at_once,
+                at_once=reading.at_once or sequences_at_once(model, length),
                 sequences=reading.sequences,
             ),
         )
@@ -130,16 +134,14 @@ def _of_model(opened: OpenedModel, source: str, reading: Reading) -> Probed:
     )
 
 
-def _texts(model: "LanguageModel", reading: Reading, length: int, start: int) -> Iterator[np.ndarray]:
+def _texts(
+    model: "LanguageModel", corpus: "Corpus", sequences: int, length: int, start: int
+) -> Iterator[np.ndarray]:
     """Documents cut into sequences, each of at least half of `length` unless it is a whole document."""
-    from llm import Embedded, Files
-
-    corpus = Files(reading.text) if reading.text else Embedded()
-    number = 0
+    first = [] if model.first is None else [model.first]
+    room, number = length - len(first), 0
     for document in corpus.documents():
         ids = model.encode(document)
-        first = [] if model.first is None else [model.first]
-        room = length - len(first)
         for begin in range(0, len(ids), room):
             part = ids[begin : begin + room]
             if begin and 2 * len(part) < room:
@@ -147,7 +149,7 @@ def _texts(model: "LanguageModel", reading: Reading, length: int, start: int) ->
             if number >= start:
                 yield np.array([*first, *part], np.int32)
             number += 1
-            if number == reading.sequences:
+            if number == sequences:
                 return
 
 
@@ -171,6 +173,7 @@ def _toys(store: Store, only: Sequence[str], reading: Reading) -> Iterator[Probe
                 "steps": config.steps,
                 "temperature": temperature,
                 "width": config.width,
+                "hidden": config.hidden,
                 "depth": row["depth"],
                 "seed": row["seed"],
                 "loss": row["loss"],
@@ -202,10 +205,11 @@ def _teachers_of(config: "CohortConfig", reading: Reading, seen: set[str]) -> It
             "network": "teacher",
             **_of_teacher(config),
             "width": config.width,
+            "hidden": config.hidden,
             "depth": config.teacher.depth,
             "seed": seed,
         }
-        known = canonical({**about, "hidden": config.hidden})
+        known = canonical(about)
         if known not in seen:
             seen.add(known)
             yield _toy(draw_teacher(config, seed), config, about, reading)
