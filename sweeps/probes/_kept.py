@@ -5,6 +5,7 @@ A file says what the network is, how it was read and measured, and holds the sta
 
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,14 @@ def load(out: Path) -> list[Found]:
         found.append(Found(told["about"], tuple(told["together"]), result(seen)))
     if not found:
         raise ConfigError(f"{out} holds no network that was probed: `depthlaw probe SOURCE --out {out}`")
-    return sorted(found, key=lambda one: canonical(one.question))
+    return in_order(found)
+
+
+def in_order(found: Iterable[Found]) -> list[Found]:
+    """By question, depth and seed."""
+    return sorted(
+        found, key=lambda one: (canonical(one.question), one.about["depth"], one.about.get("seed", 0))
+    )
 
 
 def prepare(out: Path) -> None:

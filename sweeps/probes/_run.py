@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps._config import ConfigError
-from sweeps.probes._kept import Found, path_of, prepare, read, write
+from sweeps.probes._kept import Found, in_order, path_of, prepare, read, write
 from sweeps.probes._sources import Probed, Reading
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def probe_all(
     out: Path,
     say: Callable[[str], None],
 ) -> list[Found]:
-    """Probe them one after another; what `out` holds of the same is not done again.
+    """Probe them one after another; what `out` holds of the same is not done again. In order of depth.
 
     say: is told a sentence when a network is done. Of networks that no model reads out no first tokens are
     told apart. Raises ConfigError where there are none, and StoreError where `out` cannot be written.
@@ -41,7 +41,7 @@ def probe_all(
         say(f"{network.label}: {probe.tokens:,} tokens, {time.monotonic() - began:.0f} s")
     if not found:
         raise ConfigError("there is no network to probe")
-    return found
+    return in_order(found)
 
 
 def _probe(network: Probed, reading: Reading, how: "ProbeConfig", path: Path) -> "Probe":
