@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from figures.iso_depth import _log_sizes
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._formats import read_table
@@ -31,6 +33,8 @@ NAME = "five_axes"
 AXES = ("knowledge", "reading", "math", "reasoning", "symbolic")
 COLUMNS = {"flops": "training compute C (FLOP)", "loss": "validation loss (nats per token)"}
 """What an axis is drawn against: a column, and how its axis is labelled."""
+
+FAR = 1.0  # chance is drawn where it is no farther from the losses than so many times their range
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,16 @@ def _plot_panel(axes: Axes, panel: Panel, column: str, looks: dict[int | None, d
         label = "models" if series.num_recur is None else f"r = {series.num_recur}"
         look = looks[series.num_recur]
         axes.errorbar(series.x[column], series.y, yerr=series.error, linestyle="none", label=label, **look)
-    axes.axhline(panel.chance, color=_style.GREY, linestyle="--", linewidth=0.8, label="chance")
     axes.set(xlabel=COLUMNS[column], ylabel="loss (nats per token)")
     if column == "flops":
-        axes.set_xscale("log")
+        _log_sizes(axes, np.concatenate([series.x[column] for series in panel.series]))
+    low, high = axes.get_ylim()
+    axes.axhline(panel.chance, color=_style.GREY, linestyle="--", linewidth=0.8, label="chance")
+    if panel.chance < low - FAR * (high - low) or panel.chance > high + FAR * (high - low):
+        axes.set_ylim(low, high)  # the line would leave no room for what differs between models
+        where, side = ("below", 0.02) if panel.chance < low else ("above", 0.94)
+        text = f"chance: {panel.chance:.2f}, {where}"
+        axes.text(0.98, side, text, transform=axes.transAxes, ha="right", color=_style.GREY, fontsize=7)
 
 
 def draw(table: "pl.DataFrame", out: Path, name: str = NAME, said: str = "") -> list[Path]:

@@ -37,7 +37,7 @@ def losses(
     """Of each sequence, in their order; no value depends on what else is in its batch but by rounding.
 
     Lengths are rounded up to 2^k and 3 · 2^k, and rows to 2^k, so that few shapes have to be compiled.
-    batch_tokens: of a batch (None: as memory allows). on_batch: is told how many sequences are done.
+    batch_tokens: of a batch, at most (None: as memory allows). on_batch: is told how many sequences are done.
     """
     if batch_tokens is None:
         batch_tokens = max(1, min(MOST_TOKENS, LOGITS // model.vocabulary))
@@ -46,7 +46,7 @@ def losses(
     done = 0
     for length in sorted(set(lengths)):
         mine = [number for number, other in enumerate(lengths) if other == length]
-        rows = max(1, batch_tokens // length)
+        rows = 1 << (max(1, batch_tokens // length).bit_length() - 1)
         for begin in range(0, len(mine), rows):
             some = mine[begin : begin + rows]
             for number, one in zip(some, _batch(model, [sequences[n] for n in some], length), strict=True):

@@ -20,7 +20,7 @@ class Dyck(Generator):
 
     name = "dyck"
     axis = "symbolic"
-    chance = "4^-n: any closing bracket at each of n places; 0.13 on average"
+    chance = "4^-n: any closing bracket at each of n places; 0.12 on average"
     shots = 3
 
     def draw(self, draw: Draw) -> Item:

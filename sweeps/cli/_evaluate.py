@@ -62,7 +62,9 @@ def evaluate(
     from sweeps._evaluate import evaluate as evaluated
     from sweeps._evaluate import tasks_named
     from sweeps._language_models import is_results
+    from sweeps._machine import set_up_jax
 
+    set_up_jax()
     if plot is not None and not is_results(source):
         raise ConfigError(f"{source} is no folder of results: --plot draws the runs of one")
     chosen = tasks_named([name for part in tasks.split(",") if (name := part.strip())], data)
