@@ -83,9 +83,9 @@ def evaluate(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     kept = Store(Path(source)) if is_results(source) else None
-    if kept is not None:
-        _agree(kept.out, asked, note)
-    for opened in open_language_models(source, only=only, num_recur=num_recur):
+    for number, opened in enumerate(open_language_models(source, only=only, num_recur=num_recur)):
+        if kept is not None and number == 0:
+            _tell_changes(_axes.read_tasks(kept.out), asked, note)
         try:
             if kept is None:
                 scores = _scored(opened, tasks, on_progress, options)
@@ -110,9 +110,12 @@ def _of_run(
     missing = [task for task in tasks if task.name not in there]
     if missing:
         new = _scored(opened, missing, on_progress, options)
+        _agree(store.out, asked)
         stamped = {name: {"settings": asked[name]["settings"], "score": value} for name, value in new.items()}
         _axes.write_scores(store.out, record, {**before, **stamped})
         there |= new
+    else:
+        _agree(store.out, asked)
     found = {name: there[name] for name in asked}
     return Evaluated(opened.model.name, opened.row, found, tuple(task.name for task in missing))
 
@@ -136,14 +139,20 @@ def _scored(
     }
 
 
-def _agree(out: Path, asked: dict[str, dict[str, Any]], note: Callable[[str], None]) -> None:
-    """Make these settings those of the folder, and say which were others."""
-    before = _axes.read_tasks(out)
+def _tell_changes(
+    before: dict[str, dict[str, Any]], asked: dict[str, dict[str, Any]], note: Callable[[str], None]
+) -> None:
+    """Say which tasks had other settings."""
     for name in asked:
         old, new = before.get(name, asked[name])["settings"], asked[name]["settings"]
         changed = [f"{key} {old.get(key)!r}, now {new[key]!r}" for key in new if old.get(key) != new[key]]
         if changed:
             told = f"{name} was evaluated with other settings ({'; '.join(changed)})"
             note(f"{told}: those scores leave the table, and are made anew for the models that are asked for")
+
+
+def _agree(out: Path, asked: dict[str, dict[str, Any]]) -> None:
+    """Make these tasks and settings those of the folder, once a model could be scored on them."""
+    before = _axes.read_tasks(out)
     if any(before.get(name) != task for name, task in asked.items()):
         _axes.write_tasks(out, {**before, **asked})

@@ -4,7 +4,7 @@ Symbols: an item's loss is the mean of −log p over the tokens of its continuat
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from llm._rules import require
 from llm.axes._batched import Losses, losses
-from llm.axes._sequence import Prepared, Scored, prepared
+from llm.axes._sequence import Prepared, prepared
 from llm.axes._task import Item, Task, TaskError
 from llm.probe import LanguageModel
 
@@ -82,37 +82,29 @@ def score(
     that is done.
     Raises TaskError: no room for a task's items, too few solved ones; ValueError: items, shots.
     """
-    read: dict[str, list[tuple[Item, Prepared | None]]] = {}
-    for task in tasks:
+    scores = {}
+    for place, task in enumerate(tasks):
+        # One after another, so that no score depends, by rounding, on what else is asked for.
         count = settings(task, items=items, shots=shots, seed=seed)["shots"]
-        read[task.name] = [
+        read = [
             (item, prepared(model, item, task.examples(item, i, count, seed), f"{task.name}, item {i}"))
             for i, item in enumerate(task.items(items, seed))
         ]
-        if not any(sequences for _, sequences in read[task.name]):
+        fit = [(item, sequences) for item, sequences in read if sequences is not None]
+        if not fit:
             told = (
                 f"{task.name}: no item has a continuation that {model.name} can read, {model.longest} tokens"
             )
             raise TaskError(f"{told}: leave the task out")
-    every = list(_sequences(sequences for rows in read.values() for _, sequences in rows))
-    found = iter(
-        losses(model, every, batch_tokens=batch_tokens, on_batch=lambda done: on_progress(done / len(every)))
-    )
-    scores = {}
-    for task in tasks:
-        rows = [
-            (item, sequences, [next(found) for _ in item.choices])
-            for item, sequences in read[task.name]
-            if sequences is not None
-        ]
-        left_out = len(read[task.name]) - len(rows)
-        scores[task.name] = _score(task, rows, math.log(model.vocabulary), left_out)
+        every = [one for _, sequences in fit for one in sequences.choices]
+
+        def tell(done: int, place: int = place, all: int = len(every)) -> None:
+            on_progress((place + done / all) / len(tasks))
+
+        found = iter(losses(model, every, batch_tokens=batch_tokens, on_batch=tell))
+        rows = [(item, sequences, [next(found) for _ in item.choices]) for item, sequences in fit]
+        scores[task.name] = _score(task, rows, math.log(model.vocabulary), len(read) - len(fit))
     return scores
-
-
-def _sequences(items: Iterable[Prepared | None]) -> Iterable[Scored]:
-    for sequences in items:
-        yield from sequences.choices if sequences is not None else ()
 
 
 def _score(
