@@ -64,7 +64,9 @@ def evaluate(
     from sweeps._language_models import is_results
     from sweeps._machine import set_up_jax
 
-    set_up_jax()
+    set_up_jax()  # before what imports JAX
+    from llm.axes import settings
+
     if plot is not None and not is_results(source):
         raise ConfigError(f"{source} is no folder of results: --plot draws the runs of one")
     chosen = tasks_named([name for part in tasks.split(",") if (name := part.strip())], data)
@@ -82,7 +84,11 @@ def evaluate(
         say(sentence)
     if json is not None:
         models = [{"model": one.name, "row": one.row, "scores": one.scores} for one in found]
-        tree = {"source": source, "num_recur": num_recur, **options, "models": models}
+        about = {
+            task.name: {"axis": task.axis, "source": task.source, **settings(task, **options)}
+            for task in chosen
+        }
+        tree = {"source": source, "num_recur": num_recur, "tasks": about, "models": models}
         _write_text(json, text.dumps(tree, indent=1, allow_nan=False))
     if plot is not None:
         from figures.five_axes import draw, load

@@ -56,7 +56,9 @@ def test_scores_land_in_the_table(out, call, tmp_path):
     done = call("evaluate", out, *ONE, "--json", tmp_path / "found.json", "--plot", tmp_path / "axes.png")
     assert done.status == 0, done.err
     assert done.out.splitlines()[0].endswith(",loss,induction_loss,induction_accuracy")
-    models = json.loads((tmp_path / "found.json").read_text())["models"]
+    tree = json.loads((tmp_path / "found.json").read_text())
+    models = tree["models"]
+    assert (tree["tasks"]["induction"]["items"], tree["tasks"]["induction"]["axis"]) == (6, "reasoning")
     store = Store(out)
     table = store.table()
     (config,) = {record["job"]: None for record in store.records() if record["rows"][0]["num_recur"] == 2}

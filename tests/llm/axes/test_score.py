@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from llm import Bytes, LoopedLM, ModelConfig, TrainedBPE
 from llm.axes import GENERATORS, Item, Task, TaskError, score
-from llm.axes._batched import losses, rounded
+from llm.axes._batched import Losses, losses, rounded
+from llm.axes._score import _right
 from llm.axes._sequence import Scored, prepared, split
 from llm.probe import Looped
 
@@ -170,6 +171,15 @@ def test_the_choice_with_the_lowest_loss_a_token_is_taken(fake):
     found = score(fake(tell), [Fixed(items)])["fixed"]
     assert found.accuracy == 0.5
     assert found.loss == pytest.approx((math.log(2) - math.log(0.4)) / 2, rel=1e-5)
+
+
+def test_rounding_decides_nothing():
+    """Choices whose losses differ by less than float32 can tell share the answer; by more, the
+    lower has it."""
+    item = Item(":", ("a", "b"))
+    for apart, right in ((1e-8, 0.5), (-1e-8, 0.5), (1e-4, 1.0), (-1e-4, 0.0)):
+        nats = [Losses(np.array([1.0]), np.ones(1)), Losses(np.array([1.0 + apart]), np.ones(1))]
+        assert _right(item, nats) == right
 
 
 def test_every_token_must_be_right(fake):
