@@ -3,6 +3,8 @@
 Symbols: c characters; positions T; a sequence is `first`, the prompt, the continuation.
 """
 
+import bisect
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,9 +39,10 @@ def split(model: LanguageModel, context: str, continuation: str) -> tuple[list[i
     kept = context.rstrip(" \t")
     whole = model.encode(context + continuation)
     before = model.encode(kept) if kept else []
-    shared = 0
-    while shared < min(len(whole), len(before)) and whole[shared] == before[shared]:
-        shared += 1
+    shared = len(before)
+    if whole[:shared] != before:  # a token holds both sides of the seam
+        differ = (i for i, (one, other) in enumerate(zip(whole, before, strict=False)) if one != other)
+        shared = next(differ, min(len(whole), len(before)))
     return whole[:shared], whole[shared:], len((context + continuation)[len(kept) :].encode())
 
 
@@ -49,11 +52,19 @@ def prepared(model: LanguageModel, item: Item, examples: Sequence[Item], where: 
     Where they are longer, solved items are left out, the first ones first, then the context is cut on its
     left; for all choices alike. Raises TaskError, naming the item by `where`.
     """
-    for dropped in range(len(examples) + 1):
+
+    @functools.cache
+    def parts_without(dropped: int) -> list[tuple[list[int], list[int], int]]:
         context = prompt(examples[dropped:], item)
-        parts = [split(model, context, choice) for choice in item.choices]
-        if all(_fits(model, len(before) + len(after)) for before, after, _ in parts):
-            break
+        return [split(model, context, choice) for choice in item.choices]
+
+    def fits(dropped: int) -> bool:
+        return all(_fits(model, len(before) + len(after)) for before, after, _ in parts_without(dropped))
+
+    # Fewer examples are fewer tokens, so that not every number of them has to be encoded.
+    dropped = 0 if fits(0) else 1 + bisect.bisect_left(range(1, len(examples)), True, key=fits)
+    dropped = min(dropped, len(examples))
+    parts = parts_without(dropped)
     if not all(_fits(model, len(after)) for _, after, _ in parts):
         return None
     found, cut = [], False
@@ -65,10 +76,8 @@ def prepared(model: LanguageModel, item: Item, examples: Sequence[Item], where: 
         cut = cut or len(kept) < len(before)
         ahead = [model.first] if model.first is not None else []
         if not ahead and not kept:
-            told = (
-                f"{where}: nothing stands before {choice!r}, and {model.name} has no token that begins a text"
-            )
-            raise TaskError(f"{told}: give it a context")
+            told = f"{where}: nothing stands before {choice!r}, and {model.name} has no token that begins"
+            raise TaskError(f"{told} a text: give it a context")
         found.append(Scored([*ahead, *kept, *after], len(ahead) + len(kept), num_bytes))
     return Prepared(found, len(examples) - dropped, cut)
 
