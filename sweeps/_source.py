@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps import _axes
 from sweeps._config import ConfigError, nearest
 from sweeps._formats import HIDDEN, read_table
 from sweeps._tables import derived, mapped, parse_map, valid
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sweeps._spec import FitSpec
 
 DIVERGED = "diverged"
+
+VALIDATION = "val_loss"
+"""What the validation loss of a folder of results is called where another column is the loss."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ def open_source(
         table = read_table(path)
         said["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     mapping = parse_map(list(maps))
+    renamed = mapping.get("loss", "loss") != "loss" and "loss" not in mapping.values()
+    if path.is_dir() and renamed and VALIDATION not in mapping:
+        mapping[VALIDATION] = "loss"  # ours, so it is known what it is, and it keeps a name
+        say(f"the loss is {mapping['loss']}; the validation loss is the column {VALIDATION}")
     table = derived(mapped(table, mapping), list(definitions), evaluate, drop_invalid)
     columns = [name for name in table.columns if name not in HIDDEN]
     chosen = law_named(law, columns)
@@ -123,6 +131,8 @@ def table_of(folder: Path) -> tuple["pl.DataFrame", list[str]]:
     rows = store.table(skipped)
     for sentence in skipped:
         say(sentence)
+    if (told := _axes.note(folder, store.records())) is not None:
+        say(told)
     return rows, skipped
 
 

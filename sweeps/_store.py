@@ -5,6 +5,7 @@
     <out>/jobs/<id>/curves.npz     what does not fit into rows
     <out>/jobs/<id>/model.npz      what was trained, where it was to be kept
     <out>/jobs/<id>/checkpoint/    a job that has begun
+    <out>/axes.json, <out>/jobs/<id>/axes.json    scores of language models: `_axes.py`
     <out>/set_aside/               files that were not what they should be; nothing reads them
 
 A job is done when its record is whole, its own, and beside the curves that it names; the table is read from
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sweeps import _axes
 from sweeps._config import ConfigError, canonical, decode, encode
 from sweeps._files import StoreError, is_temporary, parse_json, remove, visible, write_atomic, write_json
 from sweeps._jobs import KINDS, PROVENANCE, SCHEMA_VERSION, Column, Job, Kind, Result, kind
@@ -261,8 +263,9 @@ class Store:
         return read_record(self.folder(job_id) / "record.json", head)
 
     def columns(self) -> dict[str, Column]:
-        """The columns of the table, in order."""
-        return {"job": JOB, **self._kind().columns, **PROVENANCE}
+        """The columns of the table, in order; last those of the tasks that its models were scored on."""
+        ordinary = {"job": JOB, **self._kind().columns, **PROVENANCE}
+        return ordinary | _axes.columns(self._tasks(None))
 
     def _kind(self) -> Kind:
         sweep = self.spec().get("sweep", {})
@@ -278,15 +281,38 @@ class Store:
         import polars as pl
 
         types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
+        tasks = self._tasks(skipped)
         columns = self.columns()
         values: dict[str, list[Any]] = {name: [] for name in columns}
         for record in self.records(skipped):
             shared = {"job": record["job"], **{name: record["provenance"].get(name) for name in PROVENANCE}}
+            if tasks:
+                shared |= _axes.values(tasks, self._scores(tasks, record, skipped))
             for row in record["rows"]:
                 for name, column in values.items():
                     column.append(shared[name] if name in shared else row[name])
         schema = {name: types[column.type] for name, column in columns.items()}
         return pl.DataFrame(values, schema=schema).sort(self._kind().sorted_by, nulls_last=False)
+
+    def _tasks(self, skipped: list[str] | None) -> dict[str, dict[str, Any]]:
+        """What the models were scored on; nothing where that is damaged, and a sentence of it."""
+        try:
+            return _axes.read_tasks(self.out)
+        except StoreError as error:
+            if skipped is not None:
+                skipped.append(str(error))
+            return {}
+
+    def _scores(
+        self, tasks: dict[str, dict[str, Any]], record: dict[str, Any], skipped: list[str] | None
+    ) -> dict[str, dict[str, Any]]:
+        """A record's scores with the newest settings; none where they are damaged, and a sentence of it."""
+        try:
+            return _axes.current(tasks, _axes.read_scores(self.out, record))
+        except StoreError as error:
+            if skipped is not None:
+                skipped.append(str(error))
+            return {}
 
     def curves(self, job_id: str) -> dict[str, np.ndarray]:
         """The arrays of a job, by name.

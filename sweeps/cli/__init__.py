@@ -16,6 +16,7 @@ import typer
 from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
 from sweeps._terminal import console, fail, report, say
 from sweeps.cli._corpus import corpus
+from sweeps.cli._evaluate import evaluate, tasks
 from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._probe import probe
@@ -227,10 +228,13 @@ def table(
     else:
         sys.stdout.buffer.write(data if format is not Format.JSON else data + b"\n")
     if skipped:
-        fail(f"{len(skipped)} record(s) are not in the table: see above", 1)
+        fail(f"{len(skipped)} file(s) are not in the table: see above", 1)
 
 
-for command in (fit, predict, compare, sensitivity, holdout, allocate, iso_depth, corpus, probe, trace):
+for command in (
+    *(fit, predict, compare, sensitivity, holdout, allocate, iso_depth),
+    *(corpus, probe, trace, evaluate, tasks),
+):
     app.command()(command)
 
 
@@ -267,7 +271,9 @@ def main() -> NoReturn:
         fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except Stopped as stopped:
         goes_on = (
-            "; the same command goes on from there" if arguments[:1] in (["run"], ["quickstart"]) else ""
+            "; the same command goes on from there"
+            if arguments[:1] in (["run"], ["quickstart"], ["evaluate"])
+            else ""
         )
         fail(f"stopped by {stopped.signal.name}{goes_on}", 128 + stopped.signal)
     except Exception as error:

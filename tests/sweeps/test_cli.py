@@ -335,7 +335,7 @@ class TestTable:
         record.write_text("{")
         done = call("table", out)
         assert done.status == 1 and f"{record} is not a whole record: its end or its hash is mi" in done.err
-        assert "1 record(s) are not in the table: see above" in done.err
+        assert "1 file(s) are not in the table: see above" in done.err
         assert len(pl.read_csv(done.out.encode())) == 9
         assert len(json.loads(call("table", out, "--format", "json").out)) == 9
 
