@@ -28,13 +28,14 @@ MARKERS = "os^Dv<>P"
 
 
 class Line:
-    """The deepest networks of one question, as one line of each panel."""
+    """The deepest networks of one question: the mean of their angles and cosines, and the losses and clusters
+    of the first."""
 
     def __init__(self, verdict: Verdict, found: Sequence[Found], label: str) -> None:
         members = [one for one in found if one.question == verdict.question]
-        self.label, self.verdict = label, verdict
+        self.label, self.verdict = label.replace("$", r"\$"), verdict
         self.probes = [one.probe for one in members if one.about["depth"] == verdict.depths[-1]]
-        self.all = [(int(one.about["depth"]), one.probe.scalar("bulk_step")[0]) for one in members]
+        self.all = [(int(one.about["depth"]), one.probe.scalar("bulk_step").mean) for one in members]
 
     def mean(self, name: str) -> np.ndarray:
         """Mean over networks of a measure."""
@@ -46,6 +47,7 @@ def lines_of(found: Sequence[Found], judged: Sequence[Verdict]) -> list[Line]:
     told = judged[:MOST]
     names = list(dict.fromkeys(name for one in told for name in one.question))
     differ = [name for name in names if len({str(one.question.get(name)) for one in told}) > 1]
+    differ = [name for name in differ if name != "config"]
     found_lines = []
     for one in told:
         known = {name: one.question[name] for name in differ if one.question.get(name) is not None}
@@ -54,8 +56,8 @@ def lines_of(found: Sequence[Found], judged: Sequence[Verdict]) -> list[Line]:
     return found_lines
 
 
-def plot(lines: Sequence[Line]) -> Figure:
-    """Six panels."""
+def plot(lines: Sequence[Line], questions: int) -> Figure:
+    """Six panels, of some of so many questions."""
     with _style.style():
         figure = Figure(figsize=(10, 6.2), layout="constrained")
         panels = figure.subplots(2, 3)
@@ -70,6 +72,8 @@ def plot(lines: Sequence[Line]) -> Figure:
         _clusters(panels[1, 1], shown[0][0])
         _scaling(panels[1, 2], shown)
         handles, labels = panels[0, 0].get_legend_handles_labels()
+        if len(lines) < questions:
+            figure.suptitle(f"the first {len(lines)} of {questions} questions")
         figure.legend(handles, labels, loc="outside lower center", ncols=min(2, len(lines)))
     return figure
 
@@ -111,7 +115,7 @@ def _losses(axes: Axes, shown: Sequence[Any]) -> None:
 def _clusters(axes: Axes, line: Line) -> None:
     found = line.probes[0].clusters
     step = line.probes[0].sampled["step_angle"][:, np.array(line.probes[0].layers)]
-    points = (step - found.components.mean) @ found.components.directions.T
+    points = found.components.points(step)
     points = np.pad(points, ((0, 0), (0, max(0, 2 - points.shape[1]))))
     for number, share in enumerate(found.shares):
         chosen = points[found.label == number]
@@ -147,7 +151,7 @@ def _plain(value: Any) -> str:
 def draw(found: Sequence[Found], judged: Sequence[Verdict], out: Path, name: str = NAME) -> list[Path]:
     """Draw it; the files that were written."""
     networks = f"{len(found)} networks"
-    return _style.save(plot(lines_of(found, judged)), out, name, f"depthlaw probe: {networks}")
+    return _style.save(plot(lines_of(found, judged), len(judged)), out, name, f"depthlaw probe: {networks}")
 
 
 def main(

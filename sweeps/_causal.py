@@ -160,7 +160,7 @@ class Kept:
 
         self.path = path.with_name(f"{path.name}.part")
         of = {**about, "model": model.name, "version": versions()["depthlaw"]}
-        of |= {"settings": dataclasses.asdict(settings), "embedding_deviation": model.embedding_deviation}
+        of |= {"settings": dataclasses.asdict(settings), "stamp": model.stamp}
         self._of, self._states = of, dict[str, Any]()
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # nothing there, or none of ours
             tree = parse_json(self.path.read_bytes())

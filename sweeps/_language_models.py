@@ -73,8 +73,12 @@ def _of_results(out: Path, only: Sequence[str], num_recur: int | None) -> Iterat
             num_recur=num_recur,
             longest=config.data.context,
             name=job,
+            stamp=record["model"],
         )
+        if config.model.mask_documents:
+            say(f"run {job} was trained with documents masked; here its tokens see all before them")
         yield OpenedModel(model, row, config, tokens)
+        del model  # not kept while the next one is opened
 
 
 def chosen(store: Store, only: Sequence[str], kind: str | None = None) -> list[dict[str, Any]]:
@@ -99,14 +103,21 @@ def chosen(store: Store, only: Sequence[str], kind: str | None = None) -> list[d
     return kept
 
 
-def _meets(record: dict[str, Any], condition: str) -> bool:
+def meets(row: dict[str, Any], condition: str) -> bool:
+    """Whether a row, or what else is told by column, has the value of `column=value`; a column that it lacks
+    has none, and the beginning of a job's id is met by all."""
     column, equals, value = condition.partition("=")
+    return not equals or (column in row and _same(row[column], value))
+
+
+def _meets(record: dict[str, Any], condition: str) -> bool:
+    column, equals, _ = condition.partition("=")
     if not equals:
         return str(record["job"]).startswith(condition)
     rows = record["rows"]
     if rows and column not in rows[0]:
         raise ConfigError(f"{condition}: there is no column {column!r}; columns: {', '.join(rows[0])}")
-    return any(_same(row[column], value) for row in rows)
+    return any(meets(row, condition) for row in rows)
 
 
 def _same(found: Any, asked: str) -> bool:

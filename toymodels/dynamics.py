@@ -7,7 +7,8 @@ kept: tokens, batch.
 
 At the edges: equal non-zero vectors are at angle 0 and opposite ones at π, exactly; a zero vector is
 orthogonal to everything (angle π/2), since it has no direction to agree with. Gradients are finite
-everywhere; where an angle or a norm has none (at 0 and π, at a zero vector) they are 0.
+everywhere; where an angle or a norm has none (at 0 and π, at a zero vector) they are 0. `geometry` takes all
+measures at once, faster and to fewer digits.
 """
 
 from collections.abc import Sequence
@@ -155,12 +156,16 @@ def independent_updates(states: Float[ArrayLike, "states ..."], axis: int = -1) 
     return jnp.where(path == 0, 0.0, jnp.where(reached == 0, jnp.inf, ratio**2))
 
 
+DENSE = 64
+"""Up to so many layers the cosines of all pairs of updates are taken."""
+
+
 class Geometry(NamedTuple):
     """All measures of a trajectory h_0 … h_ℓ at once; `layers` of its ℓ steps are layers.
 
     norms, angles_to_end, relative_progress, step_angles, independent_updates: as the functions of these
     names. update_angles, update_cosines: of the steps that are layers, between each and the next (at lags)
-    of them. largest: max_i |h_l,i|.
+    of them. update_norms: ‖Δh_l‖ of layers. largest: max_i |h_l,i|.
     """
 
     norms: Float[Array, "states ..."]
@@ -169,6 +174,7 @@ class Geometry(NamedTuple):
     step_angles: Float[Array, "steps ..."]
     update_angles: Float[Array, "pairs ..."]
     update_cosines: Float[Array, "lags ..."]
+    update_norms: Float[Array, "layers ..."]
     independent_updates: Float[Array, "..."]
     largest: Float[Array, "states ..."]
 
@@ -176,12 +182,15 @@ class Geometry(NamedTuple):
 def geometry(
     states: Float[ArrayLike, "states ... d"], layers: Sequence[int] | None = None, lags: int = 8
 ) -> Geometry:
-    """The measures of every trajectory, in about a quarter of the time that they take one by one.
+    """The measures of every trajectory, in a fraction of the time that they take one by one.
 
     layers: which steps, from 0, are layers (None: all). Others, such as a norm between two blocks, have a
     step angle, but no part in what is said of updates: `independent_updates` is (Σ‖Δh_l‖)² / ‖Σ Δh_l‖² over
-    layers. Norms are taken of states scaled by the largest entry of the whole trajectory, so that updates
-    smaller than that by 1e-19 count as zero. Features lie along the last axis; not meant for gradients.
+    layers. Angles come from differences, tan θ(h, h + Δ) = ‖h‖ ‖Δ⊥‖ / (‖h‖² + ⟨h, Δ⟩) with the part Δ⊥ of Δ
+    that is orthogonal to h, and keep their digits where they are small; near π they are right to 1e-3 of a
+    radian. Products are taken of states scaled by the largest entry of the whole
+    trajectory, so that updates smaller than that by 1e-19 count as zero. Features lie along the last axis;
+    not meant for gradients.
 
     Raises ValueError for `lags` below 1 and for layers that are no steps.
     """
@@ -193,42 +202,59 @@ def geometry(
     if chosen.size and not (0 <= chosen.min() and chosen.max() < steps):
         raise ValueError(f"layers are {chosen.tolist()}: the trajectory has steps 0 to {steps - 1}")
     largest = jnp.max(jnp.abs(states), axis=-1)
-    scale = jnp.max(largest, axis=0)
-    scaled = states / jnp.where(scale == 0, 1.0, scale)[..., None]
-    directions, lengths = _directions(scaled)
-    updates = jnp.diff(scaled, axis=0)
-    moved = scaled[-1] - scaled[0]
-    square = jnp.sum(moved**2, axis=-1)
-    towards = jnp.concatenate([jnp.zeros_like(square)[None], jnp.sum(updates * moved, axis=-1)])
-    updates = updates[chosen]
-    ways, sizes = _directions(updates)
-    path, reached = jnp.sum(sizes, axis=0), jnp.sqrt(jnp.sum(jnp.sum(updates, axis=0) ** 2, axis=-1))
+    # A power of two: scaling then rounds nothing, and states that are equal keep a difference of zero.
+    power = jnp.frexp(jnp.max(largest, axis=0))[1]
+    h = states * jnp.ldexp(jnp.ones_like(states[0, ..., 0]), -power)[..., None]
+    updates = jnp.diff(h, axis=0)
+    to_end, moved = h[-1] - h, h[-1] - h[0]
+    square = _dot(moved, moved)
+    towards = jnp.concatenate([jnp.zeros_like(square)[None], _dot(updates, moved)])
+    lengths = _dot(h, h)
+    every = _dot(updates, updates)
+    ways = updates if len(chosen) == steps else updates[chosen]
+    sizes = every if len(chosen) == steps else every[chosen]
+    path = jnp.sum(jnp.sqrt(sizes), axis=0)
+    reached = jnp.sqrt(_dot(total := jnp.sum(ways, axis=0), total))
     ratio = path / jnp.where(reached == 0, 1.0, reached)
-    products = jnp.einsum("l...d,k...d->...lk", ways, ways, precision=jax.lax.Precision.HIGHEST)
-    known = [
-        jnp.mean(jnp.diagonal(products, lag, axis1=-2, axis2=-1), axis=-1)
-        for lag in range(1, min(lags + 1, len(chosen)))
-    ]
-    unknown = [jnp.full(path.shape, jnp.nan, states.dtype)] * (lags - len(known))
     return Geometry(
-        norms=lengths * scale,
-        angles_to_end=_between(directions, lengths, directions[-1:], lengths[-1:]),
+        norms=jnp.ldexp(jnp.sqrt(lengths), power),
+        angles_to_end=_turned(h, to_end, lengths, lengths[-1:]),
         relative_progress=jnp.cumsum(towards, axis=0) / jnp.where(square == 0, 1.0, square),
-        step_angles=_between(directions[:-1], lengths[:-1], directions[1:], lengths[1:]),
-        update_angles=_between(ways[:-1], sizes[:-1], ways[1:], sizes[1:]),
-        update_cosines=jnp.stack(known + unknown),
+        step_angles=_turned(h[:-1], updates, lengths[:-1], lengths[1:]),
+        update_angles=_turned(ways[:-1], jnp.diff(ways, axis=0), sizes[:-1], sizes[1:]),
+        update_cosines=_cosines(ways, sizes, lags),
+        update_norms=jnp.ldexp(jnp.sqrt(sizes), power),
         independent_updates=jnp.where(path == 0, 0.0, jnp.where(reached == 0, jnp.inf, ratio**2)),
         largest=largest,
     )
 
 
-def _directions(u: Array) -> tuple[Array, Array]:
-    """Unit vectors (zero for zero vectors) and lengths."""
-    length = jnp.sqrt(jnp.sum(u * u, axis=-1))
-    return u / jnp.where(length == 0, 1.0, length)[..., None], length
+def _dot(u: Array, v: Array) -> Array:
+    """⟨u, v⟩; as a product with a vector of ones, which a CPU does in a third of the time of a sum."""
+    return jnp.matmul(u * v, jnp.ones(u.shape[-1], u.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
-def _between(u: Array, of_u: Array, v: Array, of_v: Array) -> Array:
-    """Angle of unit vectors whose lengths were these."""
-    apart, together = (jnp.sqrt(jnp.sum(w**2, axis=-1)) for w in (u - v, u + v))
-    return jnp.where((of_u == 0) | (of_v == 0), jnp.pi / 2, 2 * jnp.atan2(apart, together))
+def _turned(u: Array, v: Array, before: Array, after: Array) -> Array:
+    """Angle between u and u + v, whose squared norms are these; π/2 where either is zero."""
+    along = _dot(u, v)
+    across = v - (along / jnp.where(before == 0, 1.0, before))[..., None] * u
+    return jnp.where(
+        (before == 0) | (after == 0),
+        jnp.pi / 2,
+        jnp.atan2(jnp.sqrt(before * _dot(across, across)), before + along),
+    )
+
+
+def _cosines(ways: Array, sizes: Array, lags: int) -> Array:
+    """Mean cosine of updates at each lag; NaN at lags that no two have."""
+    inverse = jnp.where(sizes == 0, 0.0, jax.lax.rsqrt(jnp.where(sizes == 0, 1.0, sizes)))
+    known, lagged = [], range(1, min(lags + 1, len(ways)))
+    if len(ways) <= DENSE:  # all products at once are done before those of the lags alone
+        every = jnp.einsum("l...d,k...d->...lk", ways, ways, precision=jax.lax.Precision.HIGHEST)
+        products = [jnp.moveaxis(jnp.diagonal(every, lag, axis1=-2, axis2=-1), -1, 0) for lag in lagged]
+    else:
+        products = [_dot(ways[:-lag], ways[lag:]) for lag in lagged]
+    for lag, product in zip(lagged, products, strict=True):
+        known.append(jnp.mean(product * inverse[:-lag] * inverse[lag:], axis=0))
+    unknown = [jnp.full(sizes.shape[1:], jnp.nan, ways.dtype)] * (lags - len(known))
+    return jnp.stack(known + unknown)

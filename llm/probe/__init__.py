@@ -12,7 +12,7 @@ from llm.probe._measures import MEASURES, Measure, Rows
 from llm.probe._memory import in_batches, sequences_at_once
 from llm.probe._model import LanguageModel, State, Trace
 from llm.probe._pretrained import open_pretrained
-from llm.probe._probe import Probe, ProbeProgress, Summary, probe, result
+from llm.probe._probe import Probe, ProbeProgress, Scalar, Summary, probe, result
 from llm.probe._source import Batch, Source, TextSource, TrajectorySource
 from llm.probe._trace import TraceProgress, causal_trace
 from llm.probe._traced import CausalTrace, TracedToken, TraceSettings
@@ -32,6 +32,7 @@ __all__ = [
     "ProbeProgress",
     "Reading",
     "Rows",
+    "Scalar",
     "Source",
     "State",
     "Summary",

@@ -15,10 +15,11 @@ from llm.probe._lens import Lens
 from llm.probe._measures import Rows, measure
 from llm.probe._model import LanguageModel, State
 from llm.probe._source import Batch
-from llm.probe._statistics import Histogram, Moments, Sample, Scale
+from llm.probe._statistics import Histogram, Moments, Ratios, Sample, Scale
 
-GROUPS = ("tokens", "first", "massive")
-"""first: the first tokens of sequences; massive: others with a massive activation; tokens: all the rest."""
+GROUPS = ("tokens", "first", "massive", "not_finite")
+"""first: the first tokens of sequences; massive: others with a massive activation; not_finite: others with a
+state that is not; tokens: all the rest."""
 
 SAMPLED = ("step_angle", "bulk_step", "bulk_update_angle", "stop", "independent_updates")
 """Measures that the sample of tokens keeps."""
@@ -51,17 +52,19 @@ class ProbeConfig:
 class Accumulated:
     """What was seen of sequences 0 … `done` − 1.
 
-    moments: by group. histogram: of the group `tokens`. sequences: of the means of that group over each
-    sequence. Networks that no model reads out have an empty lens.
+    moments: by group. histogram, documents: of the group `tokens`; documents: sums over each. open: the
+    document that may go on, with its sums so far. Networks that no model reads out have an empty lens.
     """
 
     def __init__(self, states: Sequence[State], config: ProbeConfig) -> None:
         self.rows, self.config = Rows(states), config
+        count = self.rows.count
         self.done = self.seen = 0
-        self.moments = {group: Moments(self.rows.count) for group in GROUPS}
-        self.sequences = Moments(self.rows.count)
+        self.open, self.open_x, self.open_n = -1, np.zeros(count), np.zeros(count)
+        self.moments = {group: Moments(count) for group in GROUPS}
+        self.documents = Ratios(count)
         self.histogram = Histogram(Scale(self.rows.low, self.rows.high, self.rows.log))
-        self.sampled = np.concatenate([np.arange(self.rows.count)[self.rows.slices[n]] for n in SAMPLED])
+        self.sampled = np.concatenate([np.arange(count)[self.rows.slices[name]] for name in SAMPLED])
         self.sample = Sample(config.sample, len(self.sampled), config.seed)
         self.lens = None if config.lens_every is None else Lens(len(self.rows.states))
 
@@ -75,17 +78,16 @@ class Accumulated:
         places = np.arange(values.shape[2])
         real = places < lengths[:, None]
         early = real & (places < config.skip_first)
-        apart = real & massive & ~early if not config.keep_massive else np.zeros_like(real)
-        main = real & ~early & ~apart
+        broken = real & ~early & ~np.isfinite(values[self.rows.slices["norm"]]).all(axis=0)
+        apart = real & massive & ~early & ~broken if not config.keep_massive else np.zeros_like(real)
+        main = real & ~early & ~broken & ~apart
         flat = values.reshape(len(values), -1)
-        for group, members in zip(GROUPS, (main, early, apart), strict=True):
+        for group, members in zip(GROUPS, (main, early, apart, broken), strict=True):
             chosen = members.ravel()
             if chosen.any():
-                self.moments[group].add(flat[:, chosen] if not chosen.all() else flat)
+                self.moments[group].add(flat if chosen.all() else flat[:, chosen])
         self.histogram.add(flat, main.ravel())
-        for row in range(sequences):
-            if main[row].any():
-                self.sequences.add(_mean(values[:, row, main[row]]))
+        self._add_documents(batch, values, main, sequences)
         numbers = [self.sample.priorities(batch.first + row, len(places)) for row in range(sequences)]
         numbers += [np.zeros(len(places), np.uint64)] * (len(lengths) - sequences)
         self.sample.add(flat[self.sampled], np.concatenate(numbers), main.ravel())
@@ -98,47 +100,58 @@ class Accumulated:
         self.done = batch.first + sequences
         self.seen += int(real.sum())
 
+    def _add_documents(self, batch: Batch, values: np.ndarray, main: np.ndarray, sequences: int) -> None:
+        """Sums of each sequence, which are of its document; a document ends where another begins."""
+        counted = main & np.isfinite(values)
+        x = np.where(counted, values, 0.0).sum(axis=2, dtype=np.float64)
+        n = counted.sum(axis=2).astype(np.float64)
+        for row in range(sequences):
+            document = batch.first + row if batch.documents is None else int(batch.documents[row])
+            if document != self.open:
+                self.documents.add(self.open_x, self.open_n)
+                self.open, self.open_x, self.open_n = document, 0 * self.open_x, 0 * self.open_n
+            self.open_x += x[:, row]
+            self.open_n += n[:, row]
+
+    def ratios(self) -> Ratios:
+        """Of all documents, the one that may go on among them."""
+        every = Ratios(self.rows.count)
+        for part in RATIO_PARTS:
+            setattr(every, part, getattr(self.documents, part).copy())
+        every.add(self.open_x, self.open_n)
+        return every
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, by name."""
-        found: dict[str, np.ndarray] = {"done": np.array([self.done, self.seen])}
-        for name, moments in self._moments().items():
-            found |= {f"{name}.{part}": getattr(moments, part) for part in ("count", "mean", "squares")}
-        found |= {f"histogram.{part}": getattr(self.histogram, part) for part in ("counts", "least", "most")}
-        found |= {f"sample.{part}": getattr(self.sample, part) for part in ("numbers", "values")}
-        if self.lens is not None:
-            found["lens.settled"] = self.lens.settled
-        return found
+        return {name: np.asarray(getattr(of, part)) for name, of, part in self._parts()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from `arrays()`. Raises ValueError where they are those of another probe."""
-        own = self.arrays()
-        for name, array in own.items():
-            there = arrays.get(name)
-            fits = there is not None and there.dtype == array.dtype
-            fits = fits and (name.startswith("sample") or there.shape == array.shape)  # type: ignore[union-attr]
-            if not fits:
+        for name, of, part in self._parts():
+            own, there = np.asarray(getattr(of, part)), arrays.get(name)
+            # The sample grows up to its size, along its last axis; all else has its shape from the start.
+            along = own.ndim - 1 if name.startswith("sample") else own.ndim
+            if there is None or there.dtype != own.dtype or there.shape[:along] != own.shape[:along]:
                 raise ValueError(f"{name}: the arrays are those of another probe")
-        self.done, self.seen = (int(value) for value in arrays["done"])
-        for name, moments in self._moments().items():
-            for part in ("count", "mean", "squares"):
-                setattr(moments, part, arrays[f"{name}.{part}"].copy())
-        for part in ("counts", "least", "most"):
-            setattr(self.histogram, part, arrays[f"histogram.{part}"].copy())
-        for part in ("numbers", "values"):
-            setattr(self.sample, part, arrays[f"sample.{part}"].copy())
+        for name, of, part in self._parts():
+            array = arrays[name]
+            setattr(of, part, array.copy() if array.ndim else int(array))
+
+    def _parts(self) -> list[tuple[str, object, str]]:
+        """Name, holder and attribute of all that is kept."""
+        found: list[tuple[str, object, str]] = [
+            (name, self, name) for name in ("done", "seen", "open", "open_x", "open_n")
+        ]
+        for group, moments in self.moments.items():
+            found += [(f"{group}.{part}", moments, part) for part in ("count", "mean", "squares")]
+        ratios = {"documents": self.documents}
         if self.lens is not None:
-            self.lens.settled = arrays["lens.settled"].copy()
+            ratios |= {"lens.head": self.lens.head, "lens.layer": self.lens.layer}
+            found.append(("lens.settled", self.lens, "settled"))
+        for name, ratio in ratios.items():
+            found += [(f"{name}.{part}", ratio, part) for part in RATIO_PARTS]
+        found += [(f"histogram.{part}", self.histogram, part) for part in ("counts", "least", "most")]
+        return found + [(f"sample.{part}", self.sample, part) for part in ("numbers", "values")]
 
-    def _moments(self) -> dict[str, Moments]:
-        found = {**self.moments, "sequences": self.sequences}
-        if self.lens is not None:
-            found |= {"lens.head": self.lens.head, "lens.layer": self.lens.layer}
-        return found
 
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean over tokens of each row, (R, 1); NaN where none is finite."""
-    real = np.isfinite(values)
-    count = real.sum(axis=1, keepdims=True)
-    total = np.where(real, values, 0.0).sum(axis=1, keepdims=True, dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+RATIO_PARTS = ("clusters", "x", "n", "xx", "xn", "nn")

@@ -13,6 +13,9 @@ from jaxtyping import Float, Int
 COMPONENTS = 3
 """Principal components that clusters are looked for in."""
 
+STEADY = 0.01
+"""Of the largest deviation: layers that vary less are not blown up to it."""
+
 MOST = 8
 """Clusters that tokens are parted into before those that belong together are joined."""
 
@@ -23,7 +26,10 @@ SMALLEST = 0.001
 """Share of the sample that a cluster must have."""
 
 FEWEST = 8
-"""Tokens that a cluster must have; a sample of fewer than two such is one cluster."""
+"""Tokens that a cluster must have."""
+
+SMALLEST_SAMPLE = 64
+"""Fewer tokens are one cluster: their density is known too badly to have peaks."""
 
 
 BINS = 512
@@ -31,11 +37,19 @@ BINS = 512
 
 
 class Components(NamedTuple):
-    """Principal components: mean (ℓ,), directions (p, ℓ), and the share of the variance along each."""
+    """Principal components of angles, each layer's in units of its deviation over tokens.
+
+    mean, deviation (ℓ,), directions (p, ℓ), and the share of the variance along each.
+    """
 
     mean: Float[np.ndarray, " layers"]
+    deviation: Float[np.ndarray, " layers"]
     directions: Float[np.ndarray, "p layers"]
     explained: Float[np.ndarray, " p"]
+
+    def points(self, vectors: Float[np.ndarray, "n layers"]) -> Float[np.ndarray, "n p"]:
+        """Where tokens lie along the components."""
+        return (vectors - self.mean) / self.deviation @ self.directions.T
 
 
 class Clusters(NamedTuple):
@@ -48,23 +62,29 @@ class Clusters(NamedTuple):
 
 
 def principal_components(vectors: Float[np.ndarray, "n layers"]) -> Components:
-    """At most COMPONENTS of them; none where all tokens are equal."""
-    mean = vectors.mean(axis=0)
-    _, sizes, directions = np.linalg.svd(vectors - mean, full_matrices=False)
+    """At most COMPONENTS of them; none where all tokens are equal.
+
+    In units of their deviation, since the last layers turn all tokens ten times as far as those between, and
+    would hide what these do. A deviation counts as no less than STEADY of the largest.
+    """
+    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
+    deviation = np.maximum(deviation, max(STEADY * deviation.max(), 1e-300))
+    _, sizes, directions = np.linalg.svd((vectors - mean) / deviation, full_matrices=False)
     power = sizes**2
     some = min(COMPONENTS, int(np.sum(power > 1e-12 * max(power.sum(), 1e-300))))
-    return Components(mean, directions[:some], power[:some] / max(power.sum(), 1e-300))
+    return Components(mean, deviation, directions[:some], power[:some] / max(power.sum(), 1e-300))
 
 
 def clusters(vectors: Float[np.ndarray, "n layers"], seed: int = 0) -> Clusters:
     """Clusters of tokens by their vectors of angles: as many as the density has peaks.
 
-    In the plane of the first principal components the sample is parted by k-means into MOST pieces, and
+    In the space of the first principal components the sample is parted by k-means into MOST pieces, and
     pieces are joined while the density along the line of their centres has no valley: below VALLEY times the
-    lower of its two peaks. So one cloud is one cluster whatever its shape, and a cluster of few tokens is
-    seen if it lies apart. Tokens of clusters below SMALLEST join the nearest one. The idea of joining
-    components until a density has a dip is Hennig's (*Methods for merging Gaussian mixture components*,
-    Advances in Data Analysis and Classification 4, 2010).
+    lower of its two peaks. So a cloud that is round, stretched, flat, skewed or bent is one cluster (a ring
+    is not, and long tails may split), and a cluster of few tokens is seen if it lies apart. Tokens of
+    clusters below SMALLEST join the nearest one. More than MOST clusters, and those that differ beyond the
+    components, are not told apart. The idea of joining components until a density has a dip is Hennig's
+    (*Methods for merging Gaussian mixture components*, Advances in Data Analysis and Classification 4, 2010).
 
     Raises ValueError without tokens or for values that are not finite.
     """
@@ -72,8 +92,8 @@ def clusters(vectors: Float[np.ndarray, "n layers"], seed: int = 0) -> Clusters:
         raise ValueError(f"vectors are {vectors.shape}: they must be finite, and at least one")
     vectors = np.asarray(vectors, np.float64)
     components = principal_components(vectors)
-    points = (vectors - components.mean) @ components.directions.T
-    parted = points.shape[1] > 0 and len(vectors) >= 2 * FEWEST
+    points = components.points(vectors)
+    parted = points.shape[1] > 0 and len(vectors) >= SMALLEST_SAMPLE
     label = _joined(points, _parted(points, seed)) if parted else np.zeros(len(vectors), int)
     label = _without_small(points, label)
     order = np.argsort(-np.bincount(label), kind="stable")

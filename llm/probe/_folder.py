@@ -65,6 +65,15 @@ def _with_weights(hub: Any, name: str, cached: Path) -> Path:
     return folder
 
 
+def stamp(folder: Path) -> str:
+    """Name, size and time of change of every file of the model: what is another model has another."""
+    found = []
+    for path in sorted(path for kind in (*SMALL, *WEIGHTS) for path in folder.glob(kind)):
+        about = path.stat()  # of the file itself, where the cache of the hub has a link to it
+        found.append(f"{path.name} {about.st_size} {about.st_mtime_ns}")
+    return "\n".join(found)
+
+
 def read_config(folder: Path) -> tuple[Any, Family]:
     """The config of a model and its family.
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from llm.probe._model import LanguageModel
-from llm.probe._statistics import Moments
+from llm.probe._statistics import Ratios
 
 
 class Reading(NamedTuple):
@@ -32,7 +32,7 @@ class Lens:
     """
 
     def __init__(self, states: int) -> None:
-        self.head, self.layer = Moments(states), Moments(states - 1)
+        self.head, self.layer = Ratios(states), Ratios(states - 1)
         self.settled = np.zeros(states, np.int64)
 
     def add(
@@ -47,29 +47,41 @@ class Lens:
         targets = np.asarray(tokens[1:length])
         if len(targets) <= skip:
             return
-        lengths = np.array([length])
         of_head, of_layer, choices = [], [], []
-        for number, h in enumerate(states):
-            losses, first = _losses(model.read_out(h[None]), targets)
-            of_head.append(float(np.mean(np.asarray(losses)[skip:], dtype=np.float64)))
-            choices.append(np.asarray(first)[skip:])
-            if number < len(states) - 1:
-                losses, _ = _losses(model.through_last_layer(h[None], lengths), targets)
-                of_layer.append(float(np.mean(np.asarray(losses)[skip:], dtype=np.float64)))
-        self.head.add(np.array(of_head)[:, None])
-        self.layer.add(np.array(of_layer)[:, None])
-        same = np.stack(choices) == choices[-1]
+        for part in _parts(states, model.vocabulary):
+            losses, first = _losses(model.read_out(part), targets)
+            of_head.append(losses[:, skip:])
+            choices.append(first[:, skip:])
+        for part in _parts(states[:-1], model.vocabulary):
+            repeated = np.full(len(part), length)
+            of_layer.append(_losses(model.through_last_layer(part, repeated), targets)[0][:, skip:])
+        for ratios, losses in ((self.head, np.concatenate(of_head)), (self.layer, np.concatenate(of_layer))):
+            summed = losses.sum(axis=1, dtype=np.float64)
+            ratios.add(summed, np.full(len(summed), float(losses.shape[1])))
+        chosen = np.concatenate(choices)
+        same = chosen == chosen[-1]
         # Same from there on to the end: what is after the last state that differs.
         settled = len(same) - np.argmin(np.concatenate([same[::-1], np.zeros((1, same.shape[1]), bool)]), 0)
         self.settled += np.bincount(settled, minlength=len(same))[: len(same)]
 
 
-def _losses(logits: Any, targets: Int[np.ndarray, " n"]) -> tuple[Array, Array]:
-    return _of_logits(jnp.asarray(logits)[0], targets)
+LOGITS_AT_ONCE = 2**22
+"""Numbers; more states together would be no faster."""
+
+
+def _parts(states: Float[Array, "S T d"], vocabulary: int) -> list[Float[Array, "s T d"]]:
+    """States that are read out together."""
+    some = max(1, LOGITS_AT_ONCE // (states.shape[1] * vocabulary))
+    return [states[first : first + some] for first in range(0, len(states), some)]
+
+
+def _losses(logits: Any, targets: Int[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
+    losses, choices = _of_logits(jnp.asarray(logits), targets)
+    return np.asarray(losses), np.asarray(choices)
 
 
 @jax.jit
-def _of_logits(logits: Float[Array, "T V"], targets: Int[Array, " n"]) -> tuple[Array, Array]:
-    said = logits[: targets.shape[0]]
-    losses = jax.nn.logsumexp(said, axis=-1) - jnp.take_along_axis(said, targets[:, None], axis=-1)[:, 0]
-    return losses, jnp.argmax(said, axis=-1)
+def _of_logits(logits: Float[Array, "s T V"], targets: Int[Array, " n"]) -> tuple[Array, Array]:
+    said = logits[:, : targets.shape[0]]
+    right = jnp.take_along_axis(said, jnp.broadcast_to(targets, said.shape[:2])[..., None], axis=-1)
+    return jax.nn.logsumexp(said, axis=-1) - right[..., 0], jnp.argmax(said, axis=-1)

@@ -16,7 +16,7 @@ from llm._blocks import rms_norm, run_blocks
 from llm._model import LoopedLM, check_vocabulary, positions_of
 from llm._prepared import Prepared
 from llm._products import precise
-from llm._rules import require_recurrences
+from llm._rules import require, require_recurrences
 from llm.probe._model import LanguageModel, State, Trace
 
 ROWS = 64
@@ -35,12 +35,14 @@ class Looped(LanguageModel):
         num_recur: int | None = None,
         longest: int | None = None,
         name: str = "looped",
+        stamp: str = "",
     ) -> None:
         require_recurrences(num_recur)
+        require(model.config.coda >= 1, "coda", model.config.coda, "must have a layer, which probes read by")
         if prepared.vocabulary != model.vocabulary:
             told = f"the tokenizer's vocabulary is {prepared.vocabulary}, the model's {model.vocabulary}"
             raise ValueError(f"{told}: take the corpus that it was trained on")
-        self.model, self.name, self.longest = model, name, longest
+        self.model, self.name, self.longest, self.stamp = model, name, longest, stamp
         self.num_recur = model.config.num_recur if num_recur is None else num_recur
         self.states = states_of(model, self.num_recur)
         self.width, self.vocabulary = model.config.width, model.vocabulary

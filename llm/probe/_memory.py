@@ -26,9 +26,9 @@ SPOKEN = ("RESOURCE_EXHAUSTED", "out of memory", "not enough memory", "can't all
 
 
 def bytes_per_sequence(model: LanguageModel, length: int) -> int:
-    """Bytes that a sequence of `length` tokens takes: its states twice (found, and measured), its logits and
-    their log-probabilities, and what one layer holds meanwhile; all taken to be float32."""
-    states = 2 * len(model.states) * model.width
+    """Bytes that a sequence of `length` tokens takes: its states six times (found, and what is measured of
+    them), its logits and their log-probabilities, and what one layer holds meanwhile; all float32."""
+    states = 6 * len(model.states) * model.width
     layer = INNER * model.width + 2 * length * max(1, model.width // HEAD_SIZE)
     return 4 * length * (states + 2 * model.vocabulary + layer)
 

@@ -53,7 +53,8 @@ class LanguageModel(abc.ABC):
 
     states: what its hidden states are, in order; the first is the embedding. longest: positions that it can
     read (None: any number). embedding_deviation: standard deviation of the embedding's entries. first: the id
-    that is put before a text, None for none. Raises ValueError for tokens outside the vocabulary.
+    that is put before a text, None for none. stamp: a text that tells its weights and tokenizer from others.
+    Raises ValueError for tokens outside the vocabulary.
     """
 
     name: str
@@ -63,6 +64,7 @@ class LanguageModel(abc.ABC):
     longest: int | None
     embedding_deviation: float
     first: int | None
+    stamp: str = ""
 
     @abc.abstractmethod
     def encode(self, text: str) -> list[int]:

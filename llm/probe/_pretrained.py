@@ -13,7 +13,7 @@ from llm._free_memory import host_memory
 from llm._model import check_vocabulary
 from llm._rules import require
 from llm.probe._families import Family
-from llm.probe._folder import load, located, read_config
+from llm.probe._folder import load, located, read_config, stamp
 from llm.probe._libraries import library, to_jax, to_torch
 from llm.probe._model import LanguageModel, State
 from llm.probe._pretrained_trace import PretrainedTrace
@@ -47,15 +47,15 @@ def open_pretrained(source: str, *, precision: str = "float32", device: str | No
     folder = located(source)
     config, family = read_config(folder)
     model = load(folder, config, getattr(torch, precision), place)
-    return Pretrained(model, family, Words(folder), name=source)
+    return Pretrained(model, family, Words(folder), name=source, stamp=stamp(folder))
 
 
 @final
 class Pretrained(LanguageModel):
     """A causal language model of `transformers`."""
 
-    def __init__(self, model: Any, family: Family, words: Words, *, name: str) -> None:
-        config = model.config
+    def __init__(self, model: Any, family: Family, words: Words, *, name: str, stamp: str) -> None:
+        config, self.stamp = model.config, stamp
         self._stream, self._words, self.name = Stream(model, family.parts(model)), words, name
         layers = (State(f"layer.{number}", "layer") for number in range(len(self._stream.parts.blocks)))
         self.states = (State("embedding", "embedding", is_layer=False), *layers)

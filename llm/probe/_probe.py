@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from llm.probe._accumulate import GROUPS, Accumulated, ProbeConfig
+from llm.probe._accumulate import GROUPS, SAMPLED, Accumulated, ProbeConfig
 from llm.probe._clusters import Clusters, clusters
 from llm.probe._lens import Reading
 from llm.probe._measures import MEASURES, Rows
@@ -23,13 +23,14 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class Summary(NamedTuple):
     """A measure at every state, step, pair of layers or lag, or of whole tokens (one entry).
 
-    mean and deviation are over tokens; standard_error: of the mean of the means of sequences, since tokens of
-    one have much in common. quantiles: 5, 25, 50, 75 and 95 %, the last axis.
+    mean and deviation are over tokens; standard_error: of that mean, from documents, since tokens of one have
+    much in common; documents: how many gave a value. quantiles: 5, 25, 50, 75 and 95 %, the last axis.
     """
 
     mean: Float[np.ndarray, " n"]
     deviation: Float[np.ndarray, " n"]
     standard_error: Float[np.ndarray, " n"]
+    documents: Float[np.ndarray, " n"]
     quantiles: Float[np.ndarray, "n 5"]
 
 
@@ -71,10 +72,18 @@ class Probe:
         """The layers of the middle half."""
         return Rows(self.states).bulk
 
-    def scalar(self, name: str) -> tuple[float, float]:
-        """Mean and standard error of a measure of whole tokens."""
+    def scalar(self, name: str) -> "Scalar":
+        """A measure of whole tokens."""
         summary = self.measures[name]
-        return float(summary.mean[0]), float(summary.standard_error[0])
+        return Scalar(*(float(part[0]) for part in (summary.mean, summary.standard_error, summary.documents)))
+
+
+class Scalar(NamedTuple):
+    """Mean over tokens, its standard error, and how many documents it rests on."""
+
+    mean: float
+    standard_error: float
+    documents: float
 
 
 class ProbeProgress(NamedTuple):
@@ -113,20 +122,21 @@ def result(seen: Accumulated) -> Probe:
     if not moments.count.any():
         told = f"none of the {seen.seen} tokens is left to measure"
         raise ValueError(f"{told}: give longer texts, or lower skip_first ({seen.config.skip_first})")
-    quantiles = seen.histogram.quantiles(np.array(QUANTILES))
+    quantiles, ratios = seen.histogram.quantiles(np.array(QUANTILES)), seen.ratios()
     mean = np.where(moments.count > 0, moments.mean, np.nan)
     summaries = {
         measure.name: Summary(
             mean[part := rows.slices[measure.name]],
             moments.deviation[part],
-            seen.sequences.standard_error[part],
+            ratios.standard_error[part],
+            ratios.clusters[part],
             quantiles[:, part].T,
         )
         for measure in MEASURES
     }
     sampled = _sampled(seen)
     lens = seen.lens
-    read = lens is not None and lens.head.count.any()
+    read = lens is not None and lens.head.n.any()
     return Probe(
         states=rows.states,
         config=seen.config,
@@ -150,11 +160,11 @@ def result(seen: Accumulated) -> Probe:
 def _sampled(seen: Accumulated) -> dict[str, np.ndarray]:
     found = {}
     order = np.argsort(seen.sample.numbers, kind="stable")
-    for name in ("step_angle", "bulk_step", "bulk_update_angle", "stop", "independent_updates"):
+    for name in SAMPLED:
         part = seen.rows.slices[name]
         rows: Int[np.ndarray, " some"] = np.flatnonzero(
             (seen.sampled >= part.start) & (seen.sampled < part.stop)
         )
         values = seen.sample.values[rows][:, order].T
-        found[name] = values if part.stop - part.start > 1 else values[:, 0]
+        found[name] = values if part.stop - part.start > 1 else values[:, 0]  # of whole tokens: one row
     return found

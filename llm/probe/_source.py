@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float, Int
@@ -17,12 +18,16 @@ from llm.probe._model import LanguageModel, State
 
 
 class Batch(NamedTuple):
-    """Neighbouring sequences. first: number of the first. lengths: how many of their positions are real."""
+    """Neighbouring sequences. first: number of the first. lengths: how many of their positions are real.
+
+    documents: which document each is of; sequences of one stand side by side. None: each of its own.
+    """
 
     first: int
     states: Float[ArrayLike, "S B T d"]
     lengths: Int[np.ndarray, " B"]
     tokens: Int[np.ndarray, "B T"] | None = None
+    documents: Int[np.ndarray, " B"] | None = None
 
 
 class Source(abc.ABC):
@@ -45,14 +50,14 @@ class Source(abc.ABC):
 class TextSource(Source):
     """A language model reading sequences of tokens.
 
-    open: sequences from a number on, each of 1 to `length` tokens. at_once: how many are read together; half
-    of it where memory runs out.
+    open: sequences from a number on, each the number of its document and 1 to `length` tokens. at_once: how
+    many are read together; half of it where memory runs out.
     """
 
     def __init__(
         self,
         model: LanguageModel,
-        open: Callable[[int], Iterator[Int[np.ndarray, " n"]]],
+        open: Callable[[int], Iterator[tuple[int, Int[np.ndarray, " n"]]]],
         *,
         length: int,
         at_once: int,
@@ -73,14 +78,16 @@ class TextSource(Source):
             # Empty places are filled with rows of nothing, so that one program serves all.
             tokens = np.zeros((self._at_once, self._length), np.int32)
             lengths = np.zeros(self._at_once, np.int64)
-            for row, ids in enumerate(pending):
+            documents = np.zeros(self._at_once, np.int64)
+            for row, (document, ids) in enumerate(pending):
                 tokens[row, : len(ids)] = ids
-                lengths[row] = len(ids)
+                lengths[row], documents[row] = len(ids), document
 
-            def read(begin: int, end: int, at: Any = (first, tokens, lengths)) -> Batch:
-                number, of_tokens, of_lengths = at
-                some, real = of_tokens[begin:end], of_lengths[begin:end]
-                return Batch(number + begin, model.trajectory(some, np.maximum(real, 1)), real, some)
+            def read(begin: int, end: int, at: Any = (first, tokens, lengths, documents)) -> Batch:
+                number, *arrays = at
+                some, real, of = (array[begin:end] for array in arrays)
+                states = model.trajectory(some, np.maximum(real, 1))
+                return Batch(number + begin, jax.block_until_ready(states), real, some, of)
 
             for batch in in_batches(read, self._at_once, size):
                 size = min(size, len(batch.lengths))  # what memory has shown to be enough

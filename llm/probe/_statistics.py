@@ -45,10 +45,40 @@ class Moments:
         enough = self.count > 1
         return np.where(enough, np.sqrt(self.squares / np.where(enough, self.count - 1, 1)), np.nan)
 
+
+@final
+class Ratios:
+    """Σx / Σn of each row over clusters (documents, say) that each give a sum x of n values.
+
+    Its standard error takes values of one cluster to have anything in common:
+    (m / (m − 1) · Σ (x − R n)²)^½ / Σn, of m clusters with the ratio R.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.clusters, self.x, self.n, self.xx, self.xn, self.nn = (np.zeros(rows) for _ in range(6))
+
+    def add(self, x: Float[np.ndarray, " R"], n: Float[np.ndarray, " R"]) -> None:
+        """One cluster; rows of which it has no value are left out."""
+        self.clusters += n > 0
+        self.x += x
+        self.n += n
+        self.xx += x * x
+        self.xn += x * n
+        self.nn += n * n
+
+    @property
+    def mean(self) -> Float[np.ndarray, " R"]:
+        """NaN for rows without values."""
+        return np.divide(self.x, self.n, out=np.full_like(self.x, np.nan), where=self.n > 0)
+
     @property
     def standard_error(self) -> Float[np.ndarray, " R"]:
-        """Of the mean of independent values."""
-        return self.deviation / np.sqrt(np.maximum(self.count, 1))
+        """NaN for fewer than two clusters."""
+        ratio = np.where(self.n > 0, self.mean, 0.0)
+        rest = np.maximum(self.xx - 2 * ratio * self.xn + ratio**2 * self.nn, 0.0)
+        enough = self.clusters > 1
+        scale = np.where(enough, self.clusters / np.where(enough, self.clusters - 1, 1), np.nan)
+        return np.sqrt(scale * rest) / np.where(self.n > 0, self.n, 1)
 
 
 class Scale(NamedTuple):

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps._config import ConfigError, canonical, decode, digest, encode
-from sweeps._files import StoreError, is_temporary, remove, write_atomic
-from sweeps.probes._sources import Probed, Reading
+from sweeps._files import StoreError, is_temporary, parse_json, remove, write_atomic
+from sweeps.probes._sources import Probed
 
 if TYPE_CHECKING:
-    from llm.probe import Probe, ProbeConfig
+    from llm.probe import Accumulated, Probe, ProbeConfig
+
+REPORT = "probe.json"
+"""What the command leaves; it lists the files of its networks."""
 
 FORMAT = 1
 """Raised with the meaning of a measure: older files are not read."""
@@ -25,11 +28,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Found:
-    """A network that was probed: what it is, in which columns those of its question agree, what was found."""
+    """A network that was probed: what it is, in which columns those of its question agree, what was found, in
+    which file it is kept."""
 
     about: dict[str, Any]
     together: tuple[str, ...]
     probe: "Probe"
+    file: str = ""
 
     @property
     def question(self) -> dict[str, Any]:
@@ -37,58 +42,59 @@ class Found:
         return {name: self.about[name] for name in self.together}
 
 
-def path_of(out: Path, network: Probed, reading: Reading, config: "ProbeConfig") -> Path:
+def path_of(out: Path, network: Probed, config: "ProbeConfig") -> Path:
     """Its name is a hash of all that the result depends on: other settings are another file."""
-    return out / "networks" / f"{digest(_told(network, reading, config))}.npz"
+    return out / "networks" / f"{digest(_told(network, config))}.npz"
 
 
 def write(
-    path: Path,
-    network: Probed,
-    reading: Reading,
-    config: "ProbeConfig",
-    arrays: dict[str, np.ndarray],
-    whole: bool,
+    path: Path, network: Probed, config: "ProbeConfig", arrays: dict[str, np.ndarray], whole: bool
 ) -> None:
     """Keep the arrays of `Accumulated`. Raises StoreError."""
     buffer = io.BytesIO()
-    told = json.dumps({**_told(network, reading, config), "whole": whole}, allow_nan=False).encode()
+    told = json.dumps({**_told(network, config), "whole": whole}, allow_nan=False).encode()
     np.savez_compressed(buffer, told=np.frombuffer(told, np.uint8), **arrays)  # type: ignore[arg-type]
     write_atomic(path, buffer.getvalue())
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """What a file says and its arrays; None where there is none, or it is damaged or of another version."""
+def read(path: Path) -> "tuple[dict[str, Any], Accumulated] | None":
+    """What a file says of its network, and what was seen of it; None where there is no file, or it is damaged
+    or of another version: then it is done again."""
+    from llm.probe import Accumulated, ProbeConfig, State
+
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
         told = json.loads(arrays.pop("told").tobytes())
-        return (told, arrays) if told["format"] == FORMAT else None
-    except FileNotFoundError:
-        return None
+        if told["format"] != FORMAT:
+            return None
+        states = [decode(State, state, str(path)) for state in told["states"]]
+        seen = Accumulated(states, decode(ProbeConfig, told["how"], str(path)))
+        seen.restore(arrays)
+        return told, seen
     except Exception:  # numpy, zipfile and json raise what they like on damaged files
         return None
 
 
 def load(out: Path) -> list[Found]:
-    """Every network in a folder of probes that is done, in the order of their columns.
+    """The networks of the last `depthlaw probe` into this folder, as its probe.json lists them.
 
     Raises ConfigError where there is none.
     """
-    from llm.probe import Accumulated, ProbeConfig, State, result
+    from llm.probe import result
 
+    try:
+        names = [str(name) for name in parse_json((out / REPORT).read_bytes())["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{out} holds no probe: `depthlaw probe SOURCE --out {out}`") from None
     found = []
-    for path in sorted((out / "networks").glob("*.npz")):
-        kept = read(path)
+    for name in names:
+        kept = read(out / "networks" / name)
         if kept is None or not kept[0]["whole"]:
-            continue
-        told, arrays = kept
-        states = [decode(State, state, str(path)) for state in told["states"]]
-        seen = Accumulated(states, decode(ProbeConfig, told["how"], str(path)))
-        seen.restore(arrays)
-        found.append(Found(told["about"], tuple(told["together"]), result(seen)))
-    if not found:
-        raise ConfigError(f"{out} holds no network that was probed: `depthlaw probe SOURCE --out {out}`")
+            told = f"{out / 'networks' / name} is damaged"
+            raise ConfigError(f"{told}: the same `depthlaw probe` makes it again")
+        of, seen = kept
+        found.append(Found(of["about"], tuple(of["together"]), result(seen), name))
     return in_order(found)
 
 
@@ -112,13 +118,12 @@ def prepare(out: Path) -> None:
         raise StoreError(f"{folder} cannot be read: {error.strerror or error}") from error
 
 
-def _told(network: Probed, reading: Reading, config: "ProbeConfig") -> dict[str, Any]:
-    of_source = {"sequences", "length", "text"} if network.source.model is not None else {"inputs"}
+def _told(network: Probed, config: "ProbeConfig") -> dict[str, Any]:
     return {
         "format": FORMAT,
         "about": network.about,
         "together": list(network.together),
         "states": [encode(state) for state in network.source.states],
-        "reading": {key: value for key, value in encode(reading).items() if key in {*of_source, "precision"}},
+        "given": network.given,
         "how": encode(config),
     }

@@ -8,12 +8,13 @@ from sweeps.probes._kept import Found
 from sweeps.probes._tables import network_rows
 from sweeps.probes._verdict import Verdict, Witness
 
-HIDDEN = ("job", "network")
+HIDDEN = ("job", "network", "config")
 
 
 def networks_table(found: Sequence[Found]) -> Any:
     """One row a network: columns that differ between networks, then what was measured."""
     from rich.table import Table
+    from rich.text import Text
 
     rows = network_rows(found).to_dicts()
     names = list(dict.fromkeys(name for one in found for name in one.about))
@@ -31,34 +32,37 @@ def networks_table(found: Sequence[Found]) -> Any:
             for name, error in measured.values()
         ]
         shares = " ".join(f"{float(share):.3g}" for share in row["clusters"].split())
-        table.add_row(
-            str(row["network"]), *(_plain(row[name]) for name in told), str(row["tokens"]), *values, shares
-        )
+        named = [_plain(row[name]) for name in told]
+        table.add_row(*map(Text, (str(row["network"]), *named, str(row["tokens"]), *values, shares)))
     return table
 
 
 def verdicts_table(verdicts: Sequence[Verdict]) -> Any:
     """One row a question: what its witnesses say, and the verdict."""
     from rich.table import Table
+    from rich.text import Text
 
     names = list(dict.fromkeys(name for one in verdicts for name in one.question))
     told = [name for name in names if len({str(one.question.get(name)) for one in verdicts}) > 1]
+    told = [name for name in told if name not in HIDDEN or name == "network"]
     witnesses = [witness.name for witness in verdicts[0].witnesses]
     table = Table(*(told or ["networks"]), "depths", *witnesses, "verdict")
     for one in verdicts:
         named = [_plain(one.question.get(name)) for name in told] or [str(one.networks)]
         depths = " ".join(map(str, one.depths))
-        table.add_row(*named, depths, *map(_said, one.witnesses), str(one.mechanism or "not resolved"))
+        said = [*named, depths, *map(_said, one.witnesses), str(one.mechanism or "not resolved")]
+        table.add_row(*map(Text, said))
     return table
 
 
 def sentences(verdicts: Sequence[Verdict]) -> list[str]:
     """Why each verdict is what it is."""
-    return [
-        f"{', '.join(f'{key} {_plain(value)}' for key, value in one.question.items() if value is not None)}: "
-        f"{one.mechanism or 'not resolved'}, since {one.told}"
-        for one in verdicts
-    ]
+    found = []
+    for one in verdicts:
+        known = {key: value for key, value in one.question.items() if value is not None and key != "config"}
+        named = ", ".join(f"{key} {_plain(value)}" for key, value in known.items())
+        found.append(f"{named}: {one.mechanism or 'not resolved'}, since {one.told}")
+    return found
 
 
 def _said(witness: Witness) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sweeps._config import ConfigError, canonical, decode, digest, encode
-from sweeps._language_models import OpenedModel, chosen, is_results, open_language_models
+from sweeps._language_models import OpenedModel, chosen, is_results, meets, open_language_models
 from sweeps._spec import load_spec, preset_names
 from sweeps._store import Store
 
@@ -40,13 +40,19 @@ class Reading:
     precision: str = "float32"
 
 
+PER_DOCUMENT = 4
+"""Sequences of one document that a pretrained model reads: tokens of one have much in common."""
+
+
 class Probed(NamedTuple):
     """A network to probe. about: what it is, by column; together: the columns in which networks of one
-    question agree; replicates differ in `seed`, and in `depth` what scales."""
+    question agree; replicates differ in `seed`, and in `depth` what scales. given: what it is given, as far
+    as it makes a difference."""
 
     about: dict[str, Any]
     together: tuple[str, ...]
     source: "Source"
+    given: dict[str, Any]
 
     @property
     def label(self) -> str:
@@ -72,10 +78,13 @@ def open_probed(
             yield from _toys(store, only, reading)
             return
     elif source in preset_names() or source.endswith(".toml"):
+        if num_recur is not None:
+            raise ConfigError(f"{source} is of toy networks: they have no recurrences to choose")
         yield from _teachers(source, only, reading)
         return
     for opened in open_language_models(source, only=only, num_recur=num_recur, precision=reading.precision):
         yield _of_model(opened, source, reading)
+        del opened  # not kept while the next one is opened
 
 
 def _of_model(opened: OpenedModel, source: str, reading: Reading) -> Probed:
@@ -85,69 +94,85 @@ def _of_model(opened: OpenedModel, source: str, reading: Reading) -> Probed:
     model = opened.model
     depth = sum(state.is_layer for state in model.states)
     if opened.row is None:
-        length = min(reading.length or BLOCK, model.longest or BLOCK)
+        length = reading.length or min(BLOCK, model.longest or BLOCK)
+        if model.longest is not None and length > model.longest:
+            raise ConfigError(f"length is {length}: {model.name} reads at most {model.longest} positions")
         corpus = Files(reading.text) if reading.text else Embedded()
         about: dict[str, Any] = {"network": "pretrained", "model": model.name, "width": model.width}
-        about |= {"depth": depth, "text": digest(corpus.fingerprint())}
-        return Probed(
-            about,
-            ("network",),
-            TextSource(
-                model,
-                lambda start: _texts(model, corpus, reading.sequences, length, start),
-                length=length,
-                at_once=reading.at_once or sequences_at_once(model, length),
-                sequences=reading.sequences,
-            ),
+        about |= {"depth": depth, "seed": 0}
+        text = TextSource(
+            model,
+            lambda start: _texts(model, corpus, reading.sequences, length, start),
+            length=length,
+            at_once=reading.at_once or sequences_at_once(model, length),
+            sequences=reading.sequences,
         )
-    tokens = opened.tokens
-    assert tokens is not None and opened.config is not None
+        given: dict[str, Any] = {"sequences": reading.sequences, "length": length}
+        given["text"] = corpus.fingerprint()
+        given |= {"precision": reading.precision, "model": model.stamp}
+        return Probed(about, ("network",), text, given)
+    tokens, config = opened.tokens, opened.config
+    assert tokens is not None and config is not None
     length = reading.length or tokens.context
     if length > tokens.context:
         raise ConfigError(f"length is {length}: {source} was trained with {tokens.context} positions")
     count = min(reading.sequences, len(tokens.validation))
     places = np.arange(count) * len(tokens.validation) // count
 
-    def validation(start: int) -> Iterator[np.ndarray]:
+    def validation(start: int) -> Iterator[tuple[int, np.ndarray]]:
         for place in places[start:]:
-            yield tokens.validation.take([int(place)])[0][:length]
+            yield int(place), tokens.validation.take([int(place)])[0][:length]
 
     row = opened.row
-    recurrences = {state.recurrence for state in model.states} - {None}
     about = {
         "network": "run",
-        "job": row["job"] if "job" in row else model.name,
-        **{name: row[name] for name in ("budget", "injection", "width")},
+        "job": model.name,
+        **{name: row[name] for name in ("budget", "injection", "width", "backprop_recurrences")},
         "trained_recur": row["num_recur"],
-        "num_recur": len(recurrences),
-        "backprop_recurrences": row["backprop_recurrences"],
+        "num_recur": 1 + max(state.recurrence or 0 for state in model.states),
+        "config": _digest_of(config, ("seed", "model.layers")),
         "depth": depth,
         "seed": row["seed"],
         "loss": row["loss"],
     }
-    together = tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
     at_once = reading.at_once or min(sequences_at_once(model, length), max(1, 4096 // length))
-    return Probed(
-        about,
-        together,
-        TextSource(model, validation, length=length, at_once=at_once, sequences=count),
-    )
+    text = TextSource(model, validation, length=length, at_once=at_once, sequences=count)
+    given = {"sequences": count, "length": length, "model": model.stamp}
+    return Probed(about, _together(about), text, given)
+
+
+def _together(about: dict[str, Any]) -> tuple[str, ...]:
+    """All but what tells replicates apart, and depth."""
+    return tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
+
+
+def _digest_of(config: Any, without: tuple[str, ...]) -> str:
+    """What of a config is alike in the networks of one question, as a short hash."""
+    told = encode(config)
+    for name in without:
+        *above, last = name.split(".")
+        table = told
+        for key in above:
+            table = table[key]
+        table.pop(last, None)
+    return digest(told)
 
 
 def _texts(
     model: "LanguageModel", corpus: "Corpus", sequences: int, length: int, start: int
-) -> Iterator[np.ndarray]:
-    """Documents cut into sequences, each of at least half of `length` unless it is a whole document."""
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Documents cut into sequences, PER_DOCUMENT of each at most, with the number of the document; each of at
+    least half of `length` unless it is a whole document."""
     first = [] if model.first is None else [model.first]
     room, number = length - len(first), 0
-    for document in corpus.documents():
+    for place, document in enumerate(corpus.documents()):
         ids = model.encode(document)
-        for begin in range(0, len(ids), room):
+        for begin in range(0, min(len(ids), PER_DOCUMENT * room), room):
             part = ids[begin : begin + room]
             if begin and 2 * len(part) < room:
                 continue
             if number >= start:
-                yield np.array([*first, *part], np.int32)
+                yield place, np.array([*first, *part], np.int32)
             number += 1
             if number == sequences:
                 return
@@ -160,7 +185,7 @@ def _toys(store: Store, only: Sequence[str], reading: Reading) -> Iterator[Probe
     for record in chosen(store, only, "toy"):
         path = f"{store.folder(record['job']) / 'record.json'}"
         config: CohortConfig = decode(CohortConfig, record["config"], path)
-        yield from _teachers_of(config, reading, seen)
+        yield from _teachers_of(config, reading, seen, only)
         students = store.model(record["job"])
         for row in record["rows"]:
             temperature = row["temperature"]
@@ -169,6 +194,8 @@ def _toys(store: Store, only: Sequence[str], reading: Reading) -> Iterator[Probe
                 "network": "student",
                 "job": record["job"],
                 **_of_teacher(config),
+                "teacher_depth": config.teacher.depth,
+                "config": _digest_of(config, ("seeds", "depths")),
                 "layer": config.layer,
                 "steps": config.steps,
                 "temperature": temperature,
@@ -178,7 +205,8 @@ def _toys(store: Store, only: Sequence[str], reading: Reading) -> Iterator[Probe
                 "seed": row["seed"],
                 "loss": row["loss"],
             }
-            yield _toy(student, config, about, reading)
+            if all(meets({**row, **about}, condition) for condition in only):
+                yield _toy(student, config, about, reading, record["model"])
 
 
 def _teachers(source: str, only: Sequence[str], reading: Reading) -> Iterator[Probed]:
@@ -193,10 +221,12 @@ def _teachers(source: str, only: Sequence[str], reading: Reading) -> Iterator[Pr
         raise ConfigError(f"{source} is a spec: networks are chosen with --only from a folder of results")
     seen: set[str] = set()
     for job in expand(spec.kind, spec.configs):
-        yield from _teachers_of(job.config, reading, seen)
+        yield from _teachers_of(job.config, reading, seen, ())
 
 
-def _teachers_of(config: "CohortConfig", reading: Reading, seen: set[str]) -> Iterator[Probed]:
+def _teachers_of(
+    config: "CohortConfig", reading: Reading, seen: set[str], only: Sequence[str]
+) -> Iterator[Probed]:
     """The teacher of each seed, but those that are in `seen`, which are added."""
     from toymodels import draw_teacher
 
@@ -210,7 +240,7 @@ def _teachers_of(config: "CohortConfig", reading: Reading, seen: set[str]) -> It
             "seed": seed,
         }
         known = canonical(about)
-        if known not in seen:
+        if known not in seen and all(meets(about, condition) for condition in only):
             seen.add(known)
             yield _toy(draw_teacher(config, seed), config, about, reading)
 
@@ -222,7 +252,11 @@ def _of_teacher(config: "CohortConfig") -> dict[str, Any]:
 
 
 def _toy(
-    network: "AbstractNetwork", config: "CohortConfig", about: dict[str, Any], reading: Reading
+    network: "AbstractNetwork",
+    config: "CohortConfig",
+    about: dict[str, Any],
+    reading: Reading,
+    stamp: str = "",
 ) -> Probed:
     import jax
 
@@ -237,11 +271,9 @@ def _toy(
         with jax.default_matmul_precision("highest"):
             return _states()(network, x)[:, : last - first]
 
-    together = tuple(name for name in about if name not in ("job", "depth", "seed", "loss"))
     inputs = -(-reading.inputs // BLOCK) * BLOCK
-    return Probed(
-        about, together, TrajectorySource(trajectories, depth=network.depth, inputs=inputs, at_once=BLOCK)
-    )
+    source = TrajectorySource(trajectories, depth=network.depth, inputs=inputs, at_once=BLOCK)
+    return Probed(about, _together(about), source, {"inputs": inputs, "model": stamp})
 
 
 @functools.cache

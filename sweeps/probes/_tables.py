@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.probes._kept import Found
-from sweeps.probes._verdict import EARLY, Verdict
+from sweeps.probes._verdict import Verdict
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,11 +19,12 @@ SUMMARY = ("mean", "deviation", "standard_error", "q05", "q25", "q50", "q75", "q
 def network_rows(found: Sequence[Found]) -> "pl.DataFrame":
     """One row a network: what it is, and what is said of it as a whole.
 
-    Columns: `tokens` measured, `first_tokens` and `massive_tokens` told apart; `bulk_step` and
-    `bulk_update_angle` (radians, middle half of the layers), `independent_updates` (median), `stop` (share of
-    the layers by which a token has gone its way), each mean with `_error`, its standard error over sequences;
-    `early`, the share of tokens that stop by three quarters; `clusters` of tokens, with their shares;
-    `cosine_k` between updates k layers apart; `loss_head`, `loss_layer` of the last state by each lens.
+    Columns: `tokens` measured, `first_tokens`, `massive_tokens` and `not_finite_tokens` told apart;
+    `bulk_step` and `bulk_update_angle` (radians, middle half of the layers), `stop` (share of the layers by
+    which a token has gone its way) and `early` (share of tokens that have by half), each mean with `_error`,
+    its standard error over documents; `independent_updates` (median); `clusters` of tokens, their shares;
+    `cosine_k` between updates k layers apart; `first_recurrence_step`, `last_recurrence_step`, the angle
+    between the ends of the first two and the last two recurrences; `loss_head` of the last state.
     """
     import polars as pl
 
@@ -34,15 +35,16 @@ def _network(one: Found) -> dict[str, Any]:
     probe = one.probe
     row: dict[str, Any] = {**one.about, "sequences": probe.sequences, "tokens": probe.tokens}
     row |= {f"{group}_tokens": count for group, count in probe.apart.items()}
-    for name in ("bulk_step", "bulk_update_angle", "stop"):
-        row[name], row[f"{name}_error"] = (_finite(value) for value in probe.scalar(name))
+    for name in ("bulk_step", "bulk_update_angle", "stop", "early"):
+        row[name], row[f"{name}_error"], _ = (_finite(value) for value in probe.scalar(name))
     row["independent_updates"] = _finite(probe.measures["independent_updates"].quantiles[0, 2])
-    row["early"] = float(np.mean(probe.sampled["stop"] <= EARLY))
     row["clusters"] = " ".join(f"{share:.4f}" for share in probe.clusters.shares)
     cosines = probe.measures["update_cosine"].mean
     row |= {f"cosine_{lag}": _finite(value) for lag, value in enumerate(cosines, 1)}
+    turns = probe.measures["recurrence_step"].mean
+    row["first_recurrence_step"] = _finite(turns[0]) if len(turns) else None
+    row["last_recurrence_step"] = _finite(turns[-1]) if len(turns) else None
     row["loss_head"] = None if probe.head is None else _finite(probe.head.loss[-1])
-    row["loss_layer"] = None if probe.layer is None else _finite(probe.layer.loss[-1])
     return row
 
 
@@ -116,6 +118,7 @@ def as_json(found: Sequence[Found], verdicts: Sequence[Verdict]) -> dict[str, An
 
     return {
         "versions": versions(),
+        "files": [one.file for one in found],
         "verdicts": [_verdict(one) for one in verdicts],
         "networks": [
             {
@@ -125,6 +128,7 @@ def as_json(found: Sequence[Found], verdicts: Sequence[Verdict]) -> dict[str, An
                     "explained": one.probe.clusters.components.explained.tolist(),
                     "directions": one.probe.clusters.components.directions.tolist(),
                     "mean": one.probe.clusters.components.mean.tolist(),
+                    "deviation": one.probe.clusters.components.deviation.tolist(),
                 },
                 "cluster_shares": one.probe.clusters.shares.tolist(),
                 "cluster_step_angles": one.probe.clusters.centres.tolist(),

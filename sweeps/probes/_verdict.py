@@ -8,13 +8,16 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
-from sweeps._config import ConfigError
 from sweeps.laws import DepthLaw, Fit, Regime, fit, regime
 from sweeps.probes._kept import Found
+
+if TYPE_CHECKING:
+    from llm.probe import Probe, Scalar
 
 UNRELATED = 0.2
 """Updates whose angle is within this many radians of π/2 are unrelated: a cosine of at most 0.2."""
@@ -22,11 +25,12 @@ UNRELATED = 0.2
 ALONG = math.pi / 3
 """Updates at less than this angle go on where the last went: a cosine of more than a half."""
 
-EARLY = 0.75
-"""A token stops early that has gone its way by this share of the layers."""
-
 FEW = 0.05
 """Fewer tokens than this share are an exception."""
+
+LOOPED = "norms and injections between recurrences undo what layers do"
+"""Why layers of looped models are no witnesses: at a fixed point every recurrence repeats its updates, which
+looks like a flow and leads nowhere. `recurrence_step` says whether they still move."""
 
 APART = 0.1
 """Clusters stop at different depths if their mean stops are this far apart, as shares of the layers."""
@@ -88,16 +92,19 @@ def verdict(question: dict[str, object], found: Sequence[Found]) -> Verdict:
     """Of networks that differ in depth and seed alone."""
     depths = tuple(sorted({int(one.about["depth"]) for one in found}))
     deepest = [one for one in found if one.about["depth"] == depths[-1]]
-    step_fit = _scaling(found, [one.probe.scalar("bulk_step")[0] for one in found])
+    step_fit = _scaling(found, [one.probe.scalar("bulk_step").mean for one in found])
     losses = [one.about.get("loss") for one in found]
     # A toy student can reach its teacher; what a language model cannot go below has to be fitted.
     exponent_fit = _scaling(found, losses, floor=found[0].about["network"] == "run")
-    witnesses = (
+    probes = [one.probe for one in deepest]
+    witnesses: tuple[Witness, ...] = (
         of_exponent(_alpha(exponent_fit)),
-        of_update_angle(_mean_of([one.probe.scalar("bulk_update_angle") for one in deepest])),
+        of_update_angle(mean_of([one.scalar("bulk_update_angle") for one in probes]), _cosines(probes)),
         of_step_scaling(_alpha(step_fit)),
-        of_stops([(one.probe.clusters, one.probe.sampled["stop"]) for one in deepest]),
+        of_stops(mean_of([one.scalar("early") for one in probes]), any(_differ(one) for one in probes)),
     )
+    if any(state.recurrence for one in probes for state in one.states):
+        witnesses = (witnesses[0], *(_silent(one.name, one.unit, LOOPED) for one in witnesses[1:]))
     mechanism, told = agreed(witnesses)
     return Verdict(question, len(found), depths, mechanism, told, witnesses, step_fit, exponent_fit)
 
@@ -127,54 +134,72 @@ def of_exponent(alpha: tuple[float, tuple[float, float]] | None) -> Witness:
     return Witness("exponent", "", value, interval, allows, f"loss falls as depth^-{value:.2f} ({found})")
 
 
-def of_update_angle(angle: tuple[float, tuple[float, float]]) -> Witness:
-    """The mean angle between neighbouring updates in the middle half of the layers."""
+def of_update_angle(angle: tuple[float, tuple[float, float]], cosines: Sequence[float] = ()) -> Witness:
+    """The mean angle between neighbouring updates in the middle half of the layers.
+
+    cosines: mean cosines at several lags; unrelated updates have small ones at all, where those that swing to
+    and fro have a mean angle of π/2 too.
+    """
     value, (low, high) = angle
     if not math.isfinite(value) or not math.isfinite(high - low):
         return _silent("update angle", "radians", "no interval of the angle between updates")
+    related = max((abs(cosine) for cosine in cosines if math.isfinite(cosine)), default=0.0)
     if high < ALONG:
         allows, told = frozenset({PROCEDURAL, COMPOSITIONAL}), "updates go on where the last went"
-    elif math.pi / 2 - UNRELATED < low and high < math.pi / 2 + UNRELATED:
-        allows, told = frozenset({AVERAGING, COMPOSITIONAL}), "neighbouring updates are unrelated"
+    elif not (math.pi / 2 - UNRELATED < low and high < math.pi / 2 + UNRELATED):
+        allows, told = EVERY, "the angle between updates lies between the predictions, or is not known well"
+    elif related > UNRELATED:
+        allows, told = EVERY, f"updates some layers apart are related, with a cosine of {related:.2f}"
     else:
-        allows, told = EVERY, "the angle between updates lies between the predictions"
+        allows, told = frozenset({AVERAGING, COMPOSITIONAL}), "neighbouring updates are unrelated"
     return Witness("update angle", "radians", value, (low, high), allows, told)
 
 
 def of_step_scaling(gamma: tuple[float, tuple[float, float]] | None) -> Witness:
     """The exponent of the mean step of the middle layers against depth: 1 where all layers share the way.
 
-    It speaks if its interval lies wholly inside (0.5, 1.5), as that of an exponent of loss does."""
+    It speaks if its interval lies wholly inside (0.5, 1.5), as that of an exponent of loss does.
+    """
     if gamma is None:
         return _silent("step scaling", "", "no three depths to compare")
     value, (low, high) = gamma
-    shared = 0.5 < low and high < 1.5
-    allows = frozenset({AVERAGING, PROCEDURAL}) if shared else EVERY
-    told = "the layers share one way between them" if shared else "steps do not scale as 1/depth"
+    if 0.5 < low and high < 1.5:
+        allows, told = frozenset({AVERAGING, PROCEDURAL}), "the layers share one way between them"
+    elif high < 0.5 or low > 1.5:
+        allows, told = EVERY, "steps do not scale as 1/depth"
+    else:
+        allows, told = EVERY, "how steps scale with depth is not known well"
     return Witness("step scaling", "", value, (low, high), allows, told)
 
 
-def of_stops(sampled: "Sequence[tuple[object, np.ndarray]]") -> Witness:
-    """The share of tokens that stop early, where clusters of tokens stop at different depths."""
-    stops = np.concatenate([stop for _, stop in sampled])
-    early, count = int(np.sum(stops <= EARLY)), len(stops)
-    interval = scipy.stats.binomtest(early, count).proportion_ci(method="wilson")
-    value, low, high = early / count, float(interval.low), float(interval.high)
-    differ = any(_differ(clusters, stop) for clusters, stop in sampled)
+def of_stops(early: tuple[float, tuple[float, float]], differ: bool) -> Witness:
+    """The share of tokens that stop early; differ: whether clusters of tokens stop at different depths."""
+    value, (low, high) = early
+    if not math.isfinite(high - low):
+        return _silent("early stops", "share of tokens", "no interval of the share of tokens that stop early")
     if low > FEW and differ:
         allows, told = frozenset({COMPOSITIONAL}), "some tokens stop early, others do not"
-    elif high < FEW:
+    elif high < FEW and not differ:
         allows, told = frozenset({AVERAGING, PROCEDURAL}), "all tokens move through all layers"
-    else:
+    elif low > FEW:
         allows, told = EVERY, "tokens stop early, but not at depths of their own"
+    else:
+        allows, told = EVERY, "how many tokens stop early is not known well"
     return Witness("early stops", "share of tokens", value, (low, high), allows, told)
 
 
-def _differ(found: object, stop: np.ndarray) -> bool:
+def _differ(probe: "Probe") -> bool:
     """Whether two clusters, neither an exception, stop at different depths."""
-    label, shares = found.label, found.shares  # type: ignore[attr-defined]
-    means = [float(np.mean(stop[label == k])) for k in range(len(shares)) if shares[k] > FEW]
+    found, stop = probe.clusters, probe.sampled["stop"]
+    means = [float(np.mean(stop[found.label == k])) for k, share in enumerate(found.shares) if share > FEW]
     return len(means) > 1 and max(means) - min(means) > APART
+
+
+def _cosines(probes: "Sequence[Probe]") -> list[float]:
+    """Mean over networks at the lags that at least three quarters of the layers have."""
+    lags = max(1, min(probe.depth for probe in probes) // 4)
+    every = np.mean([probe.measures["update_cosine"].mean for probe in probes], axis=0)
+    return [float(value) for value in every[:lags]]
 
 
 def _silent(name: str, unit: str, why: str) -> Witness:
@@ -185,31 +210,44 @@ def _listed(mechanisms: frozenset[Mechanism]) -> str:
     return " or ".join(str(one) for one in Mechanism if one in mechanisms)
 
 
-def _mean_of(measured: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
-    """Mean over networks with Student's interval over them; of one network, over its sequences."""
-    values = np.array([value for value, _ in measured])
-    if len(values) == 1:
-        value, error = measured[0]
-        reach = 1.96 * error
+def mean_of(measured: "Sequence[Scalar]") -> tuple[float, tuple[float, float]]:
+    """Mean over networks with Student's 95 % interval over them; of one network, over its documents.
+
+    Where all have the same value, up to three documents in as many as there are could have had another.
+    """
+    if len(measured) == 1:
+        value, error, count = measured[0]
     else:
-        value = float(values.mean())
-        reach = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+        values = np.array([one.mean for one in measured])
+        count = len(values)
+        value, error = float(values.mean()), float(values.std(ddof=1)) / count**0.5
+    if count < 2:
+        return value, (math.nan, math.nan)
+    least = 3 / sum(one.documents for one in measured) if error == 0 else 0.0
+    reach = max(float(scipy.stats.t.ppf(0.975, count - 1)) * error, least)
     return value, (value - reach, value + reach)
 
 
 def _scaling(found: Sequence[Found], values: Sequence[object], floor: bool = False) -> Fit | None:
-    """values ∝ depth^-alpha, a level for each seed, above a floor or not; None for fewer than three depths
-    (four with a floor), or values that are not all positive."""
+    """values ∝ depth^-alpha, a level for each seed, above a floor or not, of seeds with several depths.
+
+    None for fewer than three depths (four with a floor), or values that are not all positive.
+    """
     numbers = [float(value) if isinstance(value, int | float) else math.nan for value in values]
     depths = [int(one.about["depth"]) for one in found]
-    if len(set(depths)) < 3 + floor or not all(math.isfinite(number) and number > 0 for number in numbers):
-        return None
     seeds = [one.about.get("seed", 0) for one in found]
-    try:
-        table = {"depth": depths, "loss": numbers, "seed": seeds}
-        return fit(DepthLaw(), table, fix=None if floor else {"L_0": 0.0})
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    of_seed = {seed: {d for d, s in zip(depths, seeds, strict=True) if s == seed} for seed in seeds}
+    kept = [place for place, seed in enumerate(seeds) if len(of_seed[seed]) > 1]
+    if len({depths[place] for place in kept}) < 3 + floor:
+        return None
+    if not all(math.isfinite(numbers[place]) and numbers[place] > 0 for place in kept):
+        return None
+    table = {
+        "depth": [depths[place] for place in kept],
+        "loss": [numbers[place] for place in kept],
+        "seed": [seeds[place] for place in kept],
+    }
+    return fit(DepthLaw(), table, fix=None if floor else {"L_0": 0.0})
 
 
 def _alpha(found: Fit | None) -> tuple[float, tuple[float, float]] | None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.probe import Probe, ProbeConfig, TrajectorySource, probe
+from llm.probe import Accumulated, Batch, Probe, ProbeConfig, State, TrajectorySource, probe, result
 from sweeps._config import ConfigError
 from sweeps.probes import Found, Mechanism, Probed, Reading, Witness, load, open_probed, probe_all, verdict
 from sweeps.probes._kept import path_of, read
-from sweeps.probes._verdict import EVERY, agreed, of_exponent, of_stops, of_update_angle, verdicts
+from sweeps.probes._verdict import EVERY, agreed, of_exponent, of_update_angle, verdicts
 
 WIDTH, INPUTS = 48, 400
 AVERAGING, PROCEDURAL, COMPOSITIONAL = Mechanism
@@ -53,10 +53,28 @@ def random_walk(depth: int, seed: int) -> np.ndarray:
 
 
 def stopping(depth: int, seed: int) -> np.ndarray:
-    """A random walk that half of the inputs leave after two fifths of the layers."""
+    """A random walk that half of the inputs leave after two fifths of the layers; the last layer turns all
+    inputs far, as those of language models do."""
     states = random_walk(depth, seed)
     last = 2 * depth // 5
     states[last:, : INPUTS // 2] = states[last, : INPUTS // 2]
+    states[-1] += np.random.default_rng(seed + 1).normal(size=states[-1].shape)
+    return states.astype(np.float32)
+
+
+def swinging(depth: int, seed: int) -> np.ndarray:
+    """Updates +v, +v, −v, −v, …: the mean angle between neighbours is π/2, and all lie on one line."""
+    rng = np.random.default_rng(seed)
+    start, v = rng.normal(size=(2, INPUTS, WIDTH))
+    signs = [(1, 1, -1, -1)[layer % 4] for layer in range(depth)]
+    moved = np.concatenate([[0.0], np.cumsum(signs)]) / depth
+    return (start + moved[:, None, None] * v).astype(np.float32)
+
+
+def idling(depth: int, seed: int) -> np.ndarray:
+    """A random walk whose second half of layers does nothing to half of the inputs, but for the last."""
+    states = random_walk(depth, seed)
+    states[depth // 2 : -1, : INPUTS // 2] = states[depth // 2, : INPUTS // 2]
     return states
 
 
@@ -88,7 +106,38 @@ def test_tokens_that_stop_are_those_that_do(seed):
     found = found_of(stopping(20, seed), seed).probe
     label, stop = found.clusters.label, found.sampled["stop"]
     means = sorted(float(stop[label == k].mean()) for k in range(2))
-    assert means[0] == pytest.approx(0.4, abs=0.05) and means[1] > 0.9
+    assert means[0] == pytest.approx(0.4, abs=0.05) and means[1] > 0.65
+
+
+@pytest.mark.parametrize("network", [swinging, idling])
+def test_other_networks_are_none_of_the_three(network):
+    """Updates that swing to and fro are not unrelated, though their mean angle is π/2; idle layers are no
+    flow, though they were once given one direction by rounding. Neither is a mechanism of its own."""
+    judged = verdict({}, [found_of(network(24, 0), 0)])
+    assert judged.mechanism in ((None,) if network is swinging else (None, COMPOSITIONAL, AVERAGING))
+    angle = next(one for one in judged.witnesses if one.name == "update angle")
+    assert PROCEDURAL in angle.allows if network is swinging else PROCEDURAL not in angle.allows
+
+
+def test_a_looped_network_at_its_fixed_point_is_no_flow():
+    """Recurrences that end in one and the same state repeat the same updates, which would look like a flow;
+    their layers are no witnesses, and the angle between recurrences says that they stand still."""
+    rng = np.random.default_rng(0)
+    start, update = rng.normal(size=(2, INPUTS, WIDTH))
+    names, states = [State("start", "embedding", is_layer=False)], [start]
+    for recurrence in range(6):
+        for layer in range(2):
+            names.append(State(f"recurrence.{recurrence}.{layer}", "recurrence", recurrence))
+            states.append(states[-1] + update / 2)
+        names.append(State(f"recurrence.{recurrence}", "recurrence", recurrence, is_layer=False))
+        states.append(start)
+    seen = Accumulated(names, HOW)
+    seen.add(Batch(0, np.stack(states)[:, :, None].astype(np.float32), np.ones(INPUTS, np.int64)))
+    found = Found({"network": "built", "depth": 12, "seed": 0}, ("network",), result(seen))
+    judged = verdict({}, [found])
+    assert judged.mechanism is None
+    assert all(witness.allows == EVERY for witness in judged.witnesses)
+    np.testing.assert_allclose(found.probe.measures["recurrence_step"].mean, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("network", "mechanism"), [(smooth, PROCEDURAL), (random_walk, AVERAGING)])
@@ -156,9 +205,27 @@ def test_stops_of_all_tokens_alike_are_no_composition():
     """Where every token stops early at one depth, layers are idle; only stops of their own speak for it."""
     states = random_walk(20, 0)
     states[8:] = states[8]
-    found = found_of(states, 0).probe
-    witness = of_stops([(found.clusters, found.sampled["stop"])])
+    [*_, witness] = verdict({}, [found_of(states, 0)]).witnesses
+    assert witness.name == "early stops"
     assert witness.value == 1.0 and witness.allows == EVERY
+
+
+def test_a_few_inputs_do_not_say_that_none_stops():
+    """Of eight inputs none stopped early: that leaves room for a third of all. Of 400 it does not."""
+    states = random_walk(12, 0)
+    for inputs, speaks in ((8, False), (400, True)):
+        source = TrajectorySource(lambda a, b: states[:, a:b], depth=12, inputs=inputs)  # noqa: B023
+        about = {"network": "built", "depth": 12, "seed": 0}
+        [*_, witness] = verdict({}, [Found(about, ("network",), probe(source, HOW))]).witnesses
+        assert witness.value == 0 and (witness.allows != EVERY) == speaks
+
+
+def test_a_seed_of_one_depth_does_not_end_the_verdict():
+    """It has no part in the scaling; the others have."""
+    found = [found_of(random_walk(depth, 0), 0, 1.0 / depth) for depth in (8, 16, 32)]
+    alone = found_of(random_walk(64, 1), 1, 1.0 / 64)
+    assert verdict({}, [*found, alone]).step_fit is not None
+    assert verdict({}, [found[0], alone]).step_fit is None
 
 
 # Teachers: what theory says of their angles at any depth.
@@ -226,7 +293,7 @@ def built(seed: int = 0, label: str = "built") -> Probed:
     source = TrajectorySource(
         lambda first, last: states[:, first:last], depth=6, inputs=INPUTS, at_once=INPUTS // 4
     )
-    return Probed({"network": label, "depth": 6, "seed": seed}, ("network",), source)
+    return Probed({"network": label, "depth": 6, "seed": seed}, ("network",), source, {})
 
 
 def means(found: Probe) -> dict[str, list[str]]:
@@ -236,15 +303,25 @@ def means(found: Probe) -> dict[str, list[str]]:
 
 def test_what_was_probed_is_not_probed_again(tmp_path):
     """The second call reads no trajectory; another setting does; what is kept can be loaded alone."""
-    first = probe_all([built()], Reading(), HOW, tmp_path, lambda said: None)
+    first = probe_all([built()], HOW, tmp_path, lambda said: None)
     again = built()
     again.source._trajectories = None  # type: ignore[attr-defined]  # to read from it would raise
-    second = probe_all([again], Reading(), HOW, tmp_path, lambda said: None)
+    second = probe_all([again], HOW, tmp_path, lambda said: None)
     assert means(first[0].probe) == means(second[0].probe)
     with pytest.raises(TypeError):
-        probe_all([again], Reading(), dataclasses.replace(HOW, seed=1), tmp_path, lambda said: None)
+        probe_all([again], dataclasses.replace(HOW, seed=1), tmp_path, lambda said: None)
+    with pytest.raises(ConfigError, match="holds no probe"):
+        load(tmp_path)
+    (tmp_path / "probe.json").write_text(json.dumps({"files": [first[0].file]}))
     [loaded] = load(tmp_path)
     assert loaded.about == first[0].about and means(loaded.probe) == means(first[0].probe)
+
+
+def test_what_is_given_tells_probes_apart(tmp_path):
+    """Other weights, text or length of the same network are another file; the same network twice is one."""
+    one, other = built(), built()._replace(given={"model": "other weights"})
+    found = probe_all([one, other, built()], HOW, tmp_path, lambda said: None)
+    assert len(found) == 2 and found[0].file != found[1].file
 
 
 class Stop(BaseException):
@@ -254,7 +331,7 @@ class Stop(BaseException):
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_stopped_probe_goes_on_in_the_middle_of_a_network(tmp_path, monkeypatch, blocks):
     """What was kept after some blocks is gone on from, to the same numbers; it is not loaded as if whole."""
-    whole = probe_all([built()], Reading(), HOW, tmp_path / "whole", lambda said: None)
+    whole = probe_all([built()], HOW, tmp_path / "whole", lambda said: None)
     monkeypatch.setattr("sweeps.probes._run.SECONDS", 0.0)
     stopped = built()
     states, calls = stopped.source._trajectories, []  # type: ignore[attr-defined]
@@ -267,8 +344,12 @@ def test_a_stopped_probe_goes_on_in_the_middle_of_a_network(tmp_path, monkeypatc
 
     stopped.source._trajectories = until  # type: ignore[attr-defined]
     with pytest.raises(Stop):
-        probe_all([stopped], Reading(), HOW, tmp_path / "cut", lambda said: None)
-    with pytest.raises(ConfigError, match="holds no network that was probed"):
+        probe_all([stopped], HOW, tmp_path / "cut", lambda said: None)
+    [kept] = (tmp_path / "cut" / "networks").iterdir()
+    of, _ = read(kept)
+    assert not of["whole"]
+    (tmp_path / "cut" / "probe.json").write_text(json.dumps({"files": [kept.name]}))
+    with pytest.raises(ConfigError, match="is damaged: the same `depthlaw probe` makes it again"):
         load(tmp_path / "cut")
     resumed, more = built(), []
     states = resumed.source._trajectories  # type: ignore[attr-defined]
@@ -278,7 +359,7 @@ def test_a_stopped_probe_goes_on_in_the_middle_of_a_network(tmp_path, monkeypatc
         return states(first, last)
 
     resumed.source._trajectories = rest  # type: ignore[attr-defined]
-    found = probe_all([resumed], Reading(), HOW, tmp_path / "cut", lambda said: None)
+    found = probe_all([resumed], HOW, tmp_path / "cut", lambda said: None)
     assert calls + more == [0, 100, 200, 300]
     assert means(found[0].probe) == means(whole[0].probe)
 
@@ -287,12 +368,13 @@ def test_a_stopped_probe_goes_on_in_the_middle_of_a_network(tmp_path, monkeypatc
 def test_a_damaged_file_is_made_again(tmp_path, damage):
     """Cut short, empty, or something else: it counts as nothing."""
     network = built()
-    first = probe_all([network], Reading(), HOW, tmp_path, lambda said: None)
-    path = path_of(tmp_path, network, Reading(), HOW)
+    first = probe_all([network], HOW, tmp_path, lambda said: None)
+    how = dataclasses.replace(HOW, keep_massive=True)  # as every toy network is measured
+    path = path_of(tmp_path, network, how)
     data = path.read_bytes()
     path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "other": b"PK nonsense"}[damage])
     assert read(path) is None
-    again = probe_all([built()], Reading(), HOW, tmp_path, lambda said: None)
+    again = probe_all([built()], HOW, tmp_path, lambda said: None)
     assert means(again[0].probe) == means(first[0].probe)
     assert read(path) is not None
 
@@ -300,13 +382,19 @@ def test_a_damaged_file_is_made_again(tmp_path, damage):
 def test_no_networks_and_no_folder_are_refused(tmp_path):
     """A sentence each."""
     with pytest.raises(ConfigError, match="there is no network to probe"):
-        probe_all([], Reading(), HOW, tmp_path, lambda said: None)
+        probe_all([], HOW, tmp_path, lambda said: None)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder: choose another --out"):
-        probe_all([built()], Reading(), HOW, tmp_path / "file", lambda said: None)
+        probe_all([built()], HOW, tmp_path / "file", lambda said: None)
 
 
 # The command.
+
+
+def figure_of(out: Path) -> list[Found]:
+    """What the figure is drawn from: the networks of the last call, and no others of the folder."""
+    return load(out)
+
 
 SPEC = """
 [sweep]
@@ -364,6 +452,11 @@ def test_students_of_a_sweep(call, tiny, tmp_path):
     some = call("probe", str(results), "--only", "seed=1", "--inputs", "1024", "--out", str(out))
     assert some.status == 0
     assert set(pl.read_csv(out / "networks.csv")["seed"].to_list()) == {1}
+    assert call("probe", str(results), "--only", "depth=3", "--inputs", "1024", "--out", str(out)).status == 0
+    rows = pl.read_csv(out / "networks.csv")
+    assert rows["depth"].to_list() == [3, 3] and set(rows["network"]) == {"student"}
+    redrawn = figure_of(out)
+    assert [one.about["depth"] for one in redrawn] == [3, 3]
 
 
 def test_models_that_were_not_kept_are_asked_for(call, tiny, tmp_path, instant):
@@ -379,6 +472,8 @@ def test_models_that_were_not_kept_are_asked_for(call, tiny, tmp_path, instant):
         (["nowhere/at-all"], "nowhere/at-all"),
         (["llm_tiny"], "which is trained first: `depthlaw run llm_tiny --keep-models`"),
         (["quickstart", "--only", "seed=0"], "quickstart is a spec: networks are chosen with --only from"),
+        (["teachers", "--num-recur", "2"], "teachers is of toy networks: they have no recurrences"),
+        (["teachers", "--precision", "float16"], "'--precision'"),
         (["teachers", "--sequences", "0"], "'--sequences': Input should be greater"),
     ],
 )

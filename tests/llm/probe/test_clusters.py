@@ -73,12 +73,13 @@ def test_overlapping_clouds_are_not_parted(seed):
     assert clusters(vectors, seed).shares.tolist() == [1.0]
 
 
-@given(st.integers(1, 15), SEEDS)
-@settings(max_examples=10)
-def test_few_tokens_are_one_cluster(tokens, seed):
-    """No clusters of a handful."""
+@given(st.sampled_from([1, 8, 20, 63, 64, 100, 150]), SEEDS)
+@settings(max_examples=30)
+def test_few_tokens_of_one_cloud_are_one_cluster(tokens, seed):
+    """No clusters of a handful, whatever its scatter; and none of a hundred, but for one sample in ten."""
     vectors = np.random.default_rng(seed).normal(size=(tokens, LAYERS))
-    assert clusters(vectors).shares.tolist() == [1.0]
+    found = clusters(vectors).shares
+    assert found.tolist() == [1.0] or (tokens >= 64 and found[0] > 0.7)
 
 
 def test_lone_tokens_join_the_nearest_cluster():
@@ -103,16 +104,29 @@ def test_the_order_of_layers_does_not_matter(seed, order):
 
 @given(SEEDS)
 @settings(max_examples=8)
-def test_components_are_those_of_the_covariance(seed):
-    """Directions are the eigenvectors of the covariance, their shares its eigenvalues over their sum."""
+def test_components_are_those_of_the_correlation(seed):
+    """Directions are the eigenvectors of the matrix of correlations, their shares its eigenvalues over their
+    sum; so the unit of a layer's angle does not matter."""
     rng = np.random.default_rng(seed)
-    vectors = rng.normal(size=(500, 5)) * [5, 3, 2, 0.5, 0.1]
+    vectors = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 5))
     found = principal_components(vectors)
-    values, directions = np.linalg.eigh(np.cov(vectors.T))
+    values, directions = np.linalg.eigh(np.corrcoef(vectors.T))
     np.testing.assert_allclose(found.explained, values[::-1][:3] / values.sum(), rtol=1e-9)
-    np.testing.assert_allclose(
-        np.abs(np.sum(found.directions * directions.T[::-1][:3], axis=1)), 1, atol=1e-9
-    )
+    cosines = np.sum(found.directions * directions.T[::-1][:3], axis=1)
+    np.testing.assert_allclose(np.abs(cosines), 1, atol=1e-9)
+    scaled = principal_components(vectors * [3, 2, 1, 0.5, 0.2])
+    np.testing.assert_allclose(scaled.points(vectors * [3, 2, 1, 0.5, 0.2]) ** 2, found.points(vectors) ** 2)
+
+
+@given(SEEDS)
+@settings(max_examples=8)
+def test_a_layer_that_turns_all_far_hides_no_cluster(seed):
+    """Two clouds that differ by 0.04 rad in ten layers, beside a layer that scatters by 0.3."""
+    rng = np.random.default_rng(seed)
+    vectors = 0.04 + 0.004 * rng.normal(size=(TOKENS, LAYERS))
+    vectors[: TOKENS // 2, 5:15] = 0.0
+    vectors[:, -1] += 0.3 * rng.normal(size=TOKENS)
+    np.testing.assert_allclose(clusters(vectors, seed).shares, 0.5)
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((0, 3)), np.array([[1.0, np.nan]])])

@@ -36,11 +36,15 @@ def model_of(injection: Any = Linear(), num_recur: int = 2) -> Looped:  # noqa: 
     return Looped(model, Bytes().prepare(Path("."), lambda: iter(())), longest=LENGTH)
 
 
-def sequences(start: int, count: int = 7) -> Iterator[np.ndarray]:
-    """Of lengths 2 to LENGTH, the same from any start."""
-    for number in range(start, count):
-        rng = np.random.default_rng(number)
-        yield rng.integers(0, 256, rng.integers(2, LENGTH + 1)).astype(np.int32)
+def texts(count: int = 7) -> list[np.ndarray]:
+    """Of lengths 2 to LENGTH."""
+    rngs = [np.random.default_rng(number) for number in range(count)]
+    return [rng.integers(0, 256, rng.integers(2, LENGTH + 1)).astype(np.int32) for rng in rngs]
+
+
+def sequences(start: int, count: int = 7) -> Iterator[tuple[int, np.ndarray]]:
+    """The texts from any of them on; two are of one document."""
+    return ((max(1, number), tokens) for number, tokens in list(enumerate(texts(count)))[start:])
 
 
 def source_of(at_once: int = 3, model: Looped | None = None) -> TextSource:
@@ -95,9 +99,9 @@ def test_less_memory_gives_the_same(monkeypatch, fits):
 def test_it_counts_all_tokens_once():
     """Tokens measured and told apart are all tokens; a sequence's first token is told apart."""
     found = reference()
-    lengths = [len(tokens) for tokens in sequences(0)]
+    lengths = [len(tokens) for tokens in texts()]
     assert found.sequences == 7
-    assert found.apart == {"first": 7, "massive": 0}
+    assert found.apart == {"first": 7, "massive": 0, "not_finite": 0}
     assert found.tokens == sum(lengths) - 7
 
 
@@ -166,9 +170,9 @@ def test_massive_tokens_are_told_apart_or_kept():
     it among all."""
     config = dataclasses.replace(CONFIG, lens_every=None, skip_first=0)
     apart = probe(Planted(source_of(), 1, 1000.0), config)
-    assert apart.apart == {"first": 0, "massive": 7}  # every sequence has a second token
+    assert apart.apart == {"first": 0, "massive": 7, "not_finite": 0}  # every sequence has a second token
     kept = probe(Planted(source_of(), 1, 1000.0), dataclasses.replace(config, keep_massive=True))
-    assert kept.apart == {"first": 0, "massive": 0}
+    assert kept.apart == {"first": 0, "massive": 0, "not_finite": 0}
     assert kept.tokens == apart.tokens + 7
     assert kept.measures["norm"].mean[0] > 10 * apart.measures["norm"].mean[0]
 
@@ -179,18 +183,15 @@ def test_the_lens_of_the_last_state_is_the_model(injection):
     model's own loss of the same tokens; there all first choices are final."""
     model = model_of(injection)
     found = probe(source_of(model=model), CONFIG)
-    losses = []
-    for tokens in itertools.islice(sequences(0), 0, None, 2):
+    total, count = 0.0, 0
+    for tokens in texts()[::2]:
         logits = np.asarray(model.logits(tokens[None], np.array([len(tokens)])))[0].astype(np.float64)
         log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-        of_tokens = -log_p[np.arange(len(tokens) - 1), tokens[1:]]
-        if len(of_tokens) > 1:
-            losses.append(of_tokens[1:].mean())
+        of_tokens = -log_p[np.arange(len(tokens) - 1), tokens[1:]][1:]
+        total, count = total + of_tokens.sum(), count + len(of_tokens)
     assert found.head is not None and found.layer is not None and found.settled is not None
-    np.testing.assert_allclose(found.head.loss[-1], np.mean(losses), atol=1e-5)
-    np.testing.assert_allclose(found.layer.loss[-1], np.mean(losses), atol=1e-5)
-    error = np.std(losses, ddof=1) / len(losses) ** 0.5
-    np.testing.assert_allclose(found.head.standard_error[-1], error, atol=1e-5)
+    np.testing.assert_allclose(found.head.loss[-1], total / count, atol=1e-5)
+    np.testing.assert_allclose(found.layer.loss[-1], total / count, atol=1e-5)
     assert found.settled[-1] == 1 and (np.diff(found.settled) >= 0).all()
 
 
@@ -199,7 +200,7 @@ def test_settled_is_where_the_first_choice_becomes_final():
     state on."""
     model, config = model_of(), dataclasses.replace(CONFIG, lens_every=1)
     expected, count = np.zeros(len(model.states)), 0
-    for tokens in sequences(0):
+    for tokens in texts():
         states = model.trajectory(tokens[None], np.array([len(tokens)]))[:, 0]
         choices = np.stack([np.asarray(model.read_out(h[None]))[0].argmax(axis=-1) for h in states])
         for column in choices[:, 1 : len(tokens) - 1].T:
@@ -220,6 +221,35 @@ def test_memory_does_not_grow_with_tokens():
         probe(source, dataclasses.replace(CONFIG, sample=5), on_progress=newest.append)
         sizes.append(sum(array.nbytes for array in newest[-1].arrays().values()))
     assert sizes[0] == sizes[1]
+
+
+def test_a_state_that_is_not_finite_is_told_apart():
+    """Tokens with a NaN or an infinity are counted, and change nothing of the others."""
+    config = dataclasses.replace(CONFIG, lens_every=None, skip_first=0, keep_massive=True)
+    plain = probe(Planted(source_of(), 1, 1.0), config)
+    with np.errstate(invalid="ignore", over="ignore"):
+        broken = probe(Planted(source_of(), 1, np.inf), config)
+    assert broken.apart["not_finite"] == 7 and broken.tokens == plain.tokens - 7
+    assert all(np.isfinite(summary.mean[0]) for name, summary in broken.measures.items() if len(summary.mean))
+
+
+def test_errors_are_those_of_documents():
+    """Mean and standard error of a measure, from sums over documents: the sandwich of a ratio, by hand."""
+    model, config = model_of(), dataclasses.replace(CONFIG, lens_every=None)
+    found = probe(source_of(), config)
+    sums: dict[int, list[float]] = {}
+    for document, tokens in sequences(0):
+        states = model.trajectory(tokens[None], np.array([len(tokens)]))
+        norms = np.linalg.norm(np.asarray(states, np.float64)[2, 0, 1:], axis=-1)
+        sums.setdefault(document, []).extend(norms)
+    x, n = np.array([[sum(values), len(values)] for values in sums.values()]).T
+    ratio, m = x.sum() / n.sum(), len(x)
+    assert m == 6
+    error = (m / (m - 1) * np.sum((x - ratio * n) ** 2)) ** 0.5 / n.sum()
+    summary = found.measures["norm"]
+    np.testing.assert_allclose(summary.mean[2], ratio, rtol=1e-6)
+    np.testing.assert_allclose(summary.standard_error[2], error, rtol=1e-5)
+    assert summary.documents[2] == np.sum(n > 0)
 
 
 def test_nothing_to_measure_is_said():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.probe._statistics import BINS, Histogram, Moments, Sample, Scale
+from llm.probe._statistics import BINS, Histogram, Moments, Ratios, Sample, Scale
 
 CUTS = st.lists(st.integers(0, 60), max_size=6).map(sorted)
 
@@ -30,7 +30,6 @@ def test_moments_of_parts_are_those_of_the_whole(seed, cuts):
     assert (moments.count == 60).all()
     np.testing.assert_allclose(moments.mean, wide.mean(axis=1), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(moments.deviation, wide.std(axis=1, ddof=1), rtol=1e-10)
-    np.testing.assert_allclose(moments.standard_error, wide.std(axis=1, ddof=1) / 60**0.5, rtol=1e-10)
 
 
 @given(st.integers(0, 1000), CUTS)
@@ -129,3 +128,26 @@ def test_few_values_have_no_deviation(tokens):
     moments = Moments(1)
     moments.add(np.ones((1, tokens), np.float32))
     assert np.isnan(moments.deviation[0]) == (tokens == 1)
+
+
+@pytest.mark.parametrize("related", [0.0, 1.0])
+def test_the_error_of_a_ratio_covers_its_mean(related):
+    """Of 300 means over 40 documents of very different lengths, whose values have a part in common, 91 to
+    98 % lie within two standard errors of the truth, 0 (of normal values 95 %; longer ones weigh more)."""
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(300):
+        ratios = Ratios(1)
+        for length in rng.integers(5, 60, 40):
+            values = related * rng.normal() + rng.normal(size=length)
+            ratios.add(np.array([values.sum()]), np.array([float(length)]))
+        inside += abs(ratios.mean[0]) < 2.02 * ratios.standard_error[0]
+    assert 0.91 < inside / 300 < 0.98
+
+
+def test_one_cluster_has_no_error():
+    """What is known of one document says nothing of others."""
+    ratios = Ratios(2)
+    ratios.add(np.array([1.0, 0.0]), np.array([2.0, 0.0]))
+    assert ratios.mean[0] == 0.5 and np.isnan(ratios.mean[1])
+    assert np.isnan(ratios.standard_error).all()
