@@ -15,7 +15,7 @@ from llm.probe._lens import Lens
 from llm.probe._measures import Rows, measure
 from llm.probe._model import LanguageModel, State
 from llm.probe._source import Batch
-from llm.probe._statistics import Histogram, Moments, Ratios, Sample, Scale
+from llm.probe._statistics import Histogram, Moments, Ratios, Sample, Scale, Summed, summed
 
 GROUPS = ("tokens", "first", "massive", "not_finite")
 """first: the first tokens of sequences; massive: others with a massive activation; not_finite: others with a
@@ -83,11 +83,12 @@ class Accumulated:
         main = real & ~early & ~broken & ~apart
         flat = values.reshape(len(values), -1)
         for group, members in zip(GROUPS, (main, early, apart, broken), strict=True):
-            chosen = members.ravel()
-            if chosen.any():
-                self.moments[group].add(flat if chosen.all() else flat[:, chosen])
-        self.histogram.add(flat, main.ravel())
-        self._add_documents(batch, values, main, sequences)
+            if members.any():
+                part = Summed(*map(np.asarray, summed(found.values, members, self.histogram.scale)))
+                self.moments[group].add(part.count, part.mean, part.squares)
+                if group == "tokens":
+                    self.histogram.add(part.bins, part.least, part.most)
+                    self._add_documents(batch, part, sequences)
         numbers = [self.sample.priorities(batch.first + row, len(places)) for row in range(sequences)]
         numbers += [np.zeros(len(places), np.uint64)] * (len(lengths) - sequences)
         self.sample.add(flat[self.sampled], np.concatenate(numbers), main.ravel())
@@ -100,11 +101,10 @@ class Accumulated:
         self.done = batch.first + sequences
         self.seen += int(real.sum())
 
-    def _add_documents(self, batch: Batch, values: np.ndarray, main: np.ndarray, sequences: int) -> None:
+    def _add_documents(self, batch: Batch, part: Summed, sequences: int) -> None:
         """Sums of each sequence, which are of its document; a document ends where another begins."""
-        counted = main & np.isfinite(values)
-        x = np.where(counted, values, 0.0).sum(axis=2, dtype=np.float64)
-        n = counted.sum(axis=2).astype(np.float64)
+        n = np.asarray(part.count, np.float64)
+        x = n * part.mean
         for row in range(sequences):
             document = batch.first + row if batch.documents is None else int(batch.documents[row])
             if document != self.open:

@@ -3,10 +3,13 @@
 Symbols: rows R, each a variable with a value for every token; tokens n.
 """
 
-from typing import NamedTuple, final
+import functools
+from typing import Any, NamedTuple, final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, UInt64
+from jaxtyping import ArrayLike, Bool, Float, Int, UInt64
 
 BINS = 1024
 """Of a row's histogram; a quantile is right to one of them."""
@@ -30,14 +33,18 @@ class Moments:
         self.mean += apart * share
         self.count = total
 
-    def add(self, values: Float[np.ndarray, "R n"]) -> None:
-        """Values that are not finite are left out."""
-        values = values.astype(np.float64)
-        real = np.isfinite(values)
-        count = real.sum(axis=1).astype(np.float64)
-        kept = np.where(real, values, 0.0)
-        mean = kept.sum(axis=1) / np.maximum(count, 1)
-        self.merge(count, mean, (np.where(real, kept - mean[:, None], 0.0) ** 2).sum(axis=1))
+    def add(
+        self,
+        count: Float[np.ndarray, "R B"],
+        mean: Float[np.ndarray, "R B"],
+        squares: Float[np.ndarray, "R B"],
+    ) -> None:
+        """Those of several parts, as `summed` finds them."""
+        count, mean, squares = (part.astype(np.float64) for part in (count, mean, squares))
+        total = count.sum(axis=1)
+        of_all = (count * mean).sum(axis=1) / np.maximum(total, 1)
+        apart = (count * (mean - of_all[:, None]) ** 2).sum(axis=1)
+        self.merge(total, of_all, squares.sum(axis=1) + apart)
 
     @property
     def deviation(self) -> Float[np.ndarray, " R"]:
@@ -88,6 +95,13 @@ class Scale(NamedTuple):
     high: Float[np.ndarray, " R"]
     log: Bool[np.ndarray, " R"]
 
+    @property
+    def static(self) -> "StaticScale":
+        """The same as plain values."""
+        rows = list(zip(self.low.tolist(), self.high.tolist(), self.log.tolist(), strict=True))
+        begins = [row for row in range(len(rows)) if row == 0 or rows[row] != rows[row - 1]]
+        return tuple((a, b, *rows[a]) for a, b in zip(begins, [*begins[1:], len(rows)], strict=True))
+
 
 @final
 class Histogram:
@@ -95,6 +109,7 @@ class Histogram:
 
     def __init__(self, scale: Scale) -> None:
         rows = len(scale.low)
+        self.scale = scale.static
         self._low, self._high = (
             np.where(scale.log, np.log(np.where(scale.log, end, 1.0)), end)[:, None]
             for end in (scale.low, scale.high)
@@ -103,20 +118,17 @@ class Histogram:
         self.counts = np.zeros((rows, BINS), np.int64)
         self.least, self.most = np.full(rows, np.inf), np.full(rows, -np.inf)
 
-    def add(self, values: Float[np.ndarray, "R n"], counted: Bool[np.ndarray, " n"]) -> None:
-        """Those tokens that are `counted`; NaN is left out."""
-        kept = counted & ~np.isnan(values)
-        scaled = values.astype(np.float32, copy=True)
-        some = scaled[self._log]
-        with np.errstate(divide="ignore"):
-            scaled[self._log] = np.log(some, where=some > 0, out=np.full_like(some, -np.inf))
-        share = (scaled - self._low.astype(np.float32)) * (BINS / (self._high - self._low)).astype(np.float32)
-        bins = np.where(kept, np.clip(share, 0, BINS - 1), BINS).astype(np.int64)
-        bins += np.arange(len(values))[:, None] * (BINS + 1)
-        found = np.bincount(bins.ravel(), minlength=len(values) * (BINS + 1))
-        self.counts += found.reshape(len(values), BINS + 1)[:, :BINS]
-        self.least = np.minimum(self.least, np.where(kept, values, np.inf).min(axis=1, initial=np.inf))
-        self.most = np.maximum(self.most, np.where(kept, values, -np.inf).max(axis=1, initial=-np.inf))
+    def add(
+        self,
+        bins: Int[np.ndarray, "R n"],
+        least: Float[np.ndarray, " R"],
+        most: Float[np.ndarray, " R"],
+    ) -> None:
+        """Values by their bins, as `summed` finds them; BINS is none."""
+        places = bins + np.arange(len(bins), dtype=bins.dtype)[:, None] * (BINS + 1)
+        found = np.bincount(places.ravel(), minlength=len(bins) * (BINS + 1))
+        self.counts += found.reshape(len(bins), BINS + 1)[:, :BINS]
+        self.least, self.most = np.minimum(self.least, least), np.maximum(self.most, most)
 
     def quantiles(self, shares: Float[np.ndarray, " q"]) -> Float[np.ndarray, "q R"]:
         """Values below which these shares lie, to one bin; NaN for rows without values."""
@@ -130,6 +142,54 @@ class Histogram:
             value = np.exp(value) if self._log[row] else value
             found[:, row] = np.clip(value, self.least[row], self.most[row])
         return found
+
+
+class Summed(NamedTuple):
+    """What is needed of the values of each row and sequence that count and are no NaN.
+
+    count, mean, squares (of deviations from that mean) leave out infinities. bins: of the histogram; BINS
+    where a value does not count. least, most: of each row; inf and −inf without values.
+    """
+
+    count: Float[Any, "R B"]
+    mean: Float[Any, "R B"]
+    squares: Float[Any, "R B"]
+    bins: Int[Any, "R n"]
+    least: Float[Any, " R"]
+    most: Float[Any, " R"]
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def summed(
+    values: Float[ArrayLike, "R B T"], counted: Bool[ArrayLike, "B T"], scale: "StaticScale"
+) -> Summed:
+    """Of the tokens that are `counted`."""
+    values, counted = jnp.asarray(values), jnp.asarray(counted)
+    known = counted & ~jnp.isnan(values)
+    finite = known & jnp.isfinite(values)
+    count = jnp.sum(finite, axis=-1).astype(values.dtype)
+    kept = jnp.where(finite, values, 0.0)
+    mean = jnp.sum(kept, axis=-1) / jnp.maximum(count, 1)
+    squares = jnp.sum(jnp.where(finite, kept - mean[..., None], 0.0) ** 2, axis=-1)
+    parts = []
+    for first, last, low, high, log in scale:
+        part = values[first:last]
+        if log:
+            part, low, high = jnp.log(jnp.maximum(part, low)), np.log(low), np.log(high)
+        parts.append(jnp.clip((part - low) * (BINS / (high - low)), 0, BINS - 1))
+    bins = jnp.where(known, jnp.concatenate(parts), BINS).astype(jnp.int32)
+    return Summed(
+        count,
+        mean,
+        squares,
+        bins.reshape(len(values), -1),
+        jnp.min(jnp.where(known, values, jnp.inf), axis=(1, 2), initial=jnp.inf),
+        jnp.max(jnp.where(known, values, -jnp.inf), axis=(1, 2), initial=-jnp.inf),
+    )
+
+
+StaticScale = tuple[tuple[int, int, float, float, bool], ...]
+"""First and last row, low, high, log: of neighbouring rows that share a range."""
 
 
 @final

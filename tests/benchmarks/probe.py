@@ -77,7 +77,7 @@ def measure(
     tokens = np.random.default_rng(0).integers(0, 256, (sequences, context)).astype(np.int32)
 
     def opened(start: int) -> Iterator[Any]:
-        return iter(tokens[start:])
+        return ((number, tokens[number]) for number in range(start, sequences))
 
     def forward() -> None:
         lengths = np.full(at_once, context)

@@ -1,11 +1,13 @@
 """Statistics that accumulate equal those of all values at once, however the values come."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.probe._statistics import BINS, Histogram, Moments, Ratios, Sample, Scale
+from llm.probe._statistics import BINS, Histogram, Moments, Ratios, Sample, Scale, summed
 
 CUTS = st.lists(st.integers(0, 60), max_size=6).map(sorted)
 
@@ -15,8 +17,23 @@ def values_of(seed: int, rows: int = 3, tokens: int = 60) -> np.ndarray:
     return (rng.normal(size=(rows, tokens)) * [[1], [30], [0.01]] + [[0], [1e3], [-1]]).astype(np.float32)
 
 
-def parts_of(values: np.ndarray, cuts: list[int]) -> list[np.ndarray]:
-    return np.split(values, cuts, axis=1)
+UNSCALED = Scale(np.zeros(3), np.ones(3), np.zeros(3, bool))
+
+
+def parts_of(cuts: list[int], tokens: int = 60) -> list[np.ndarray]:
+    """Which tokens are in each part."""
+    ends = [0, *cuts, tokens]
+    return [(np.arange(tokens) >= a) & (np.arange(tokens) < b) for a, b in itertools.pairwise(ends)]
+
+
+def add(moments: Moments, values: np.ndarray, counted: np.ndarray) -> None:
+    part = summed(values[:, None], counted[None], UNSCALED.static)
+    moments.add(*(np.asarray(array) for array in part[:3]))
+
+
+def counted_in(histogram: Histogram, values: np.ndarray, counted: np.ndarray) -> None:
+    part = summed(values[:, None], counted[None], histogram.scale)
+    histogram.add(*(np.asarray(array) for array in part[3:]))
 
 
 @given(st.integers(0, 1000), CUTS)
@@ -24,12 +41,12 @@ def test_moments_of_parts_are_those_of_the_whole(seed, cuts):
     """Count, mean and standard deviation do not depend on how the values are cut into batches."""
     values = values_of(seed)
     moments = Moments(3)
-    for part in parts_of(values, cuts):
-        moments.add(part)
+    for part in parts_of(cuts):
+        add(moments, values, part)
     wide = values.astype(np.float64)
     assert (moments.count == 60).all()
-    np.testing.assert_allclose(moments.mean, wide.mean(axis=1), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(moments.deviation, wide.std(axis=1, ddof=1), rtol=1e-10)
+    np.testing.assert_allclose(moments.mean, wide.mean(axis=1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(moments.deviation, wide.std(axis=1, ddof=1), rtol=1e-4)
 
 
 @given(st.integers(0, 1000), CUTS)
@@ -38,12 +55,12 @@ def test_what_is_not_finite_is_left_out(seed, cuts):
     values = values_of(seed)
     values[0, ::7], values[1, ::3], values[2] = np.nan, np.inf, np.nan
     moments = Moments(3)
-    for part in parts_of(values, cuts):
-        moments.add(part)
+    for part in parts_of(cuts):
+        add(moments, values, part)
     for row in (0, 1):
         kept = values[row][np.isfinite(values[row])].astype(np.float64)
         assert moments.count[row] == len(kept)
-        np.testing.assert_allclose(moments.mean[row], kept.mean(), rtol=1e-12)
+        np.testing.assert_allclose(moments.mean[row], kept.mean(), rtol=1e-5, atol=1e-5)
     assert moments.count[2] == 0 and np.isnan(moments.deviation[2])
 
 
@@ -56,12 +73,8 @@ def test_quantiles_are_right_to_a_bin(seed, cuts, log):
     counted = rng.random(600) < 0.8
     low, high = (1e-3, 1e3) if log else (0.0, 20.0)
     histogram = Histogram(Scale(np.array([low]), np.array([high]), np.array([log])))
-    for part, which in zip(
-        parts_of(values, [10 * cut for cut in cuts]),
-        np.split(counted, [10 * cut for cut in cuts]),
-        strict=True,
-    ):
-        histogram.add(part, which)
+    for part in parts_of([10 * cut for cut in cuts], 600):
+        counted_in(histogram, values, part & counted)
     kept = np.sort(values[0][counted])
     shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     found = histogram.quantiles(shares)[:, 0]
@@ -78,7 +91,7 @@ def test_quantiles_are_right_to_a_bin(seed, cuts, log):
 def test_values_outside_of_the_range_count_at_its_ends():
     """A quantile there is the least or largest value, not the range's end; NaN counts nowhere."""
     histogram = Histogram(Scale(np.array([0.0]), np.array([1.0]), np.array([False])))
-    histogram.add(np.array([[-5.0, 0.5, 7.0, np.nan]], np.float32), np.ones(4, bool))
+    counted_in(histogram, np.array([[-5.0, 0.5, 7.0, np.nan]], np.float32), np.ones(4, bool))
     assert histogram.counts.sum() == 3
     np.testing.assert_allclose(histogram.quantiles(np.array([0.0, 1.0]))[:, 0], [0.0, 1.0], atol=1 / BINS)
     assert (histogram.least, histogram.most) == (-5.0, 7.0)
@@ -126,7 +139,9 @@ def test_a_sample_is_uniform():
 def test_few_values_have_no_deviation(tokens):
     """The standard deviation of one value is not 0 but unknown."""
     moments = Moments(1)
-    moments.add(np.ones((1, tokens), np.float32))
+    ones = np.ones((1, 1), np.float32)
+    for _ in range(tokens):
+        moments.add(ones, ones, 0 * ones)
     assert np.isnan(moments.deviation[0]) == (tokens == 1)
 
 
