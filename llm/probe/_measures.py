@@ -184,7 +184,8 @@ def _of_tokens(
     )
     # The median is at most largest / MASSIVE where half of the entries are; sorting would take longer.
     small = jnp.abs(states) * MASSIVE <= found.largest[..., None]
-    half = jnp.sum(small, axis=-1) >= (states.shape[-1] + 1) // 2
+    ones = jnp.ones(states.shape[-1], states.dtype)  # a product takes a third of the time of a sum
+    half = small.astype(states.dtype) @ ones >= (states.shape[-1] + 1) // 2
     return values, jnp.any(half & (found.largest > 0), axis=0)
 
 
