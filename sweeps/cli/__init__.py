@@ -270,11 +270,8 @@ def main() -> NoReturn:
         where = error.ctx.command_path if error.ctx else "depthlaw"
         fail(f"{' '.join(error.format_message().split()).rstrip('.')}; see `{where} --help`", 2)
     except Stopped as stopped:
-        goes_on = (
-            "; the same command goes on from there"
-            if arguments[:1] in (["run"], ["quickstart"], ["evaluate"])
-            else ""
-        )
+        resumed = arguments[:1] in (["run"], ["quickstart"], ["evaluate"], ["probe"])
+        goes_on = "; the same command goes on from there" if resumed else ""
         fail(f"stopped by {stopped.signal.name}{goes_on}", 128 + stopped.signal)
     except Exception as error:
         report(error)

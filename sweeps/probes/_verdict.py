@@ -177,6 +177,7 @@ def of_stops(early: tuple[float, tuple[float, float]], differ: bool) -> Witness:
     value, (low, high) = early
     if not math.isfinite(high - low):
         return _silent("early stops", "share of tokens", "no interval of the share of tokens that stop early")
+    low, high = max(0.0, low), min(1.0, high)
     if low > FEW and differ:
         allows, told = frozenset({COMPOSITIONAL}), "some tokens stop early, others do not"
     elif high < FEW and not differ:
