@@ -258,6 +258,7 @@ def results(tmp_path_factory):
         yield out, str(cache)
 
 
+@pytest.mark.slow
 class TestRuns:
     """Traces of kept models."""
 

@@ -227,7 +227,6 @@ def test_settings_are_in_the_files(out):
 def test_a_pretrained_model(call, monkeypatch, tmp_path):
     """A source that is no folder of results is a pretrained model: its scores are in the output and in the
     JSON, and nothing is kept or drawn."""
-    monkeypatch.setattr("sweeps._language_models.need", lambda *_: None)
     monkeypatch.setattr("llm.probe.open_pretrained", lambda source, precision: Fake(lambda prefix: {}))
     done = call("evaluate", "some/model", *ONE, "--json", tmp_path / "found.json")
     assert done.status == 0, done.err

@@ -242,6 +242,7 @@ def teachers() -> list[Found]:
     return probed([one for one in open_probed("teachers", reading) if one.about["seed"] == 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_independent_teachers_walk_at_random(teachers, power):
     """Depths 8 to 128: neighbouring updates are orthogonal at each (to 0.1), as many of them are independent
@@ -257,6 +258,7 @@ def test_independent_teachers_walk_at_random(teachers, power):
     assert judged.step_fit.estimates["alpha"] == pytest.approx(power, abs=0.06)
 
 
+@pytest.mark.slow
 def test_tied_teachers_flow(teachers):
     """At 1/depth both the step and the angle between updates fall as 1/depth, and all updates together are
     no more than two independent ones. At 1/√depth the flow runs for a time √depth with steps of 1/√depth:
@@ -276,6 +278,7 @@ def test_tied_teachers_flow(teachers):
         assert max(one.probe.measures["independent_updates"].quantiles[0, 2] for one in these) < 2
 
 
+@pytest.mark.slow
 def test_teachers_are_judged_by_kind_and_scale(teachers):
     """Four questions; every independent one averages, every tied one discretises."""
     judged = verdicts(teachers)
@@ -438,6 +441,7 @@ def test_teachers_of_a_spec(call, tiny, tmp_path):
     assert (out / "hidden_states.pdf").exists()
 
 
+@pytest.mark.slow
 def test_students_of_a_sweep(call, tiny, tmp_path):
     """`probe DIR` probes the teacher of each seed once and every student, or those that --only names."""
     results, here = tmp_path / "results", ("--executor", "in-process")
@@ -469,7 +473,7 @@ def test_models_that_were_not_kept_are_asked_for(call, tiny, tmp_path, instant):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nowhere/at-all"], "nowhere/at-all"),
+        (["./nowhere/at-all"], "./nowhere/at-all is no folder of a pretrained model"),
         (["llm_tiny"], "which is trained first: `depthlaw run llm_tiny --keep-models`"),
         (["quickstart", "--only", "seed=0"], "quickstart is a spec: networks are chosen with --only from"),
         (["teachers", "--num-recur", "2"], "teachers is of toy networks: they have no recurrences"),

@@ -25,7 +25,7 @@ def value(rows: Rows, values: np.ndarray, name: str) -> np.ndarray:
     return np.asarray(values)[rows.slices[name], 0]
 
 
-@given(st.sampled_from([2, 3, 7, 20]))
+@given(st.sampled_from([2, 7]))
 def test_rows_are_as_many_as_there_are_values(depth):
     """A row for every state, step, pair of layers and lag, one for a whole token; none shared."""
     rows = rows_of(depth)
@@ -48,7 +48,7 @@ def test_the_bulk_is_the_middle_half(depth):
     assert max(2, depth / 2) <= len(bulk) <= depth / 2 + 1.5
 
 
-@given(st.sampled_from([4, 9, 40]), st.integers(1, 40), st.floats(0.0, 1.5))
+@given(st.sampled_from([4, 40]), st.integers(1, 40), st.floats(0.0, 1.5))
 def test_a_token_stops_where_its_way_ends(depth, last, end):
     """With equal steps up to layer `last` and none behind, it stops once at most LEFT of them are to come, up
     to the end of the middle half; whatever the layers behind that do."""
@@ -74,7 +74,7 @@ def test_a_token_that_never_moves_has_stopped_at_the_start():
     assert np.isnan(value(rows, values, "bulk_update_angle"))
 
 
-@given(st.sampled_from([8, 13, 40]), st.integers(0, 100))
+@given(st.sampled_from([8, 40]), st.integers(0, 100))
 def test_layers_that_do_nothing_have_no_angle(depth, seed):
     """States that are equal to the last bit, at any scale, between others that move: what is said of updates
     is said of those that move alone. (A compiled difference of scaled states once gave them directions.)"""
@@ -95,7 +95,7 @@ def test_layers_that_do_nothing_have_no_angle(depth, seed):
     assert (steps_found[idle] == 0).all()
 
 
-@given(st.sampled_from([8, 13, 40]))
+@given(st.sampled_from([8, 40]))
 def test_the_angle_between_updates_is_taken_where_the_token_moves(depth):
     """A token that turns evenly for a half of the layers and stands still from there on has the angle of its
     turning; the updates that are zero do not count as unrelated."""
@@ -147,7 +147,7 @@ def test_bulk_measures_are_means_over_the_middle_half():
     )
 
 
-@given(st.integers(0, 100), st.sampled_from([1, 2, 5, 12]))
+@given(st.integers(0, 100), st.sampled_from([1, 5, 12]))
 def test_a_massive_entry_is_a_thousand_times_the_median(seed, width):
     """The largest entry against the median of the absolute values, as NumPy finds it (upper median)."""
     rng = np.random.default_rng(seed)
