@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array
 
 INSTALL = "pip install 'depthlaw[hf]'"
-CPU = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def library(name: str) -> Any:
@@ -25,7 +24,9 @@ def library(name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = (error.name or name).partition(".")[0]
         told = f"{missing} is not installed: {INSTALL}"
-        raise ValueError(f"{told} (without a GPU, install torch as a CPU build first: {CPU})") from None
+        raise ValueError(
+            f"{told} (without a GPU, install torch by itself first, in a build for CPUs)"
+        ) from None
 
 
 @contextlib.contextmanager

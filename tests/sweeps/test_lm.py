@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from llm import CorpusError, RunConfig, build, count_params, evaluate, num_steps
-from llm._accounting import spent_flops
+from llm._accounting import run_flops, spent_flops
 from sweeps import _lm
 from sweeps._config import canonical, decode, encode
 from sweeps._jobs import Job, kind
@@ -109,7 +109,8 @@ def test_presets(name):
     spec = load_spec(name)
     for config in spec.configs:
         assert decode(RunConfig, encode(config), "x") == config
-        assert LM.flops(config) == round(config.budget)
+        assert LM.flops(config) == round(run_flops(config))
+        assert config.budget is None or LM.flops(config) == round(config.budget)
         assert LM.memory_bytes([config]) > 0
     assert len({Job("lm", config).id for config in spec.configs}) == len(spec.configs)
 
@@ -120,13 +121,15 @@ LEAST_STEPS = 300
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "llm_tiny"])
 def test_no_cell_is_short_of_steps(name):
-    """Every run of a grid has some 300 steps or more, and spends its budget to 1 %."""
+    """Every run of a grid has some 300 steps or more, and spends its budget, or its tokens, to 1 %."""
     for config in load_spec(name).configs:
         steps = num_steps(config, config.data.tokenizer.size)
         assert steps >= LEAST_STEPS, (LM.label(config), steps)
-        assert spent_flops(config, config.data.tokenizer.size, steps) == pytest.approx(
-            config.budget, rel=0.01
-        )
+        if config.budget is None:
+            assert steps * config.batch_tokens == pytest.approx(config.num_tokens, rel=0.01)
+            continue
+        spent = spent_flops(config, config.data.tokenizer.size, steps)
+        assert spent == pytest.approx(config.budget, rel=0.01)
 
 
 def test_the_case_studies_share_their_unlooped_runs():

@@ -109,6 +109,12 @@ def test_what_pretrained_models_do_not_have_is_refused(call: Callable, llamas: l
         assert done.status == 2 and told in done.err
 
 
+def test_what_is_nowhere_is_said(call: Callable):
+    """A path with nothing behind it: one sentence, and no look on the hub."""
+    done = call("probe", "./nowhere/at-all")
+    assert done.status == 2 and "./nowhere/at-all is no folder of a pretrained model" in done.err
+
+
 def test_trace_of_a_pretrained_model(call: Callable, llamas: list[Path], tmp_path: Path):
     """Rows for every state and token; the last state at the last token gives back the clean probability."""
     arguments = ("--sentence", "the key is k", "--subject", "key", "--draws", 4, "--noise", 20)

@@ -473,7 +473,6 @@ def test_models_that_were_not_kept_are_asked_for(call, tiny, tmp_path, instant):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["./nowhere/at-all"], "./nowhere/at-all is no folder of a pretrained model"),
         (["llm_tiny"], "which is trained first: `depthlaw run llm_tiny --keep-models`"),
         (["quickstart", "--only", "seed=0"], "quickstart is a spec: networks are chosen with --only from"),
         (["teachers", "--num-recur", "2"], "teachers is of toy networks: they have no recurrences"),
