@@ -17,6 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from sweeps._config import ConfigError
+from sweeps._files import StoreError
+from sweeps._terminal import fail
 from sweeps.probes import Found, Verdict, load, verdicts
 
 NAME = "hidden_states"
@@ -156,12 +159,15 @@ def draw(found: Sequence[Found], judged: Sequence[Verdict], out: Path, name: str
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Folder that `depthlaw probe` left.")],
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("figures/out"),
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("results/figures"),
 ) -> None:
     """Draw what a folder of probes holds."""
-    found = load(folder)
-    for path in draw(found, verdicts(found), out):
-        print(f"wrote {path}")
+    try:
+        found = load(folder)
+        for path in draw(found, verdicts(found), out):
+            print(path)
+    except (ConfigError, StoreError) as error:
+        fail(str(error), 1)
 
 
 if __name__ == "__main__":

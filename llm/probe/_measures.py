@@ -148,7 +148,7 @@ def _measure(
     if together < batch * positions:
         parts = jnp.moveaxis(tokens.reshape(number, -1, together, width), 1, 0)
         values, massive = jax.lax.map(functools.partial(_of_tokens, layers, bulk, ends), parts)
-        values, massive = jnp.moveaxis(values, 0, 1), massive
+        values = jnp.moveaxis(values, 0, 1)
     else:
         values, massive = _of_tokens(layers, bulk, ends, tokens)
     return Measured(values.reshape(-1, batch, positions), massive.reshape(batch, positions))
