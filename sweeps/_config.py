@@ -1,7 +1,9 @@
 """Frozen dataclass configs to and from plain values (dicts, lists, numbers), as TOML and JSON hold them.
 
 `decode(encode(config)) == config` exactly. Unknown keys are refused with the nearest known one. A field
-whose type is an abstract dataclass takes a table with a `kind`: the subclass with that `kind`.
+whose type is an abstract dataclass takes a table with a `kind`: the subclass with that `kind`. Numbers are
+finite, but for fields whose metadata say `may_be_infinite`: those also take inf, which JSON, which has none,
+holds as the text "inf".
 """
 
 import dataclasses
@@ -9,6 +11,7 @@ import difflib
 import hashlib
 import inspect
 import json
+import math
 import sys
 import types
 import typing
@@ -17,6 +20,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LARGEST = sys.float_info.max
+
+INFINITE = "inf"
 
 
 class ConfigError(ValueError):
@@ -29,9 +34,11 @@ def encode(value: Any) -> Any:
         kind = getattr(type(value), "kind", None)
         fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return fields if kind is None else {"kind": kind, **fields}
+    if isinstance(value, dict):
+        return {key: encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
-    return value
+    return INFINITE if isinstance(value, float) and value == math.inf else value
 
 
 def decode(cls: type[T], value: Any, where: str) -> T:
@@ -111,7 +118,12 @@ def _decode_dataclass(cls: type, value: Any, where: str) -> Any:
     for key, field in fields.items():
         if key not in entries and field.default is field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{_below(where, key)} is missing")
-    decoded = {key: _decode(known[key], entry, _below(where, key)) for key, entry in entries.items()}
+    decoded = {
+        key: math.inf
+        if fields[key].metadata.get("may_be_infinite") and entry in (math.inf, INFINITE)
+        else _decode(known[key], entry, _below(where, key))
+        for key, entry in entries.items()
+    }
     try:
         return cls(**decoded)
     except ConfigError:

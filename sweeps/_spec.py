@@ -185,9 +185,11 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     config = kind(named).config
 
     configs: dict[Any, None] = {}
-    excluded = Exclusions(source, where)
+    excluded = Exclusions(encode(source), where)
     for label, table in combinations(source, where):
-        if excluded.leaves_out(table):  # before its rules are checked: it may be left out for breaking one
+        if excluded.leaves_out(
+            encode(table)
+        ):  # before its rules are checked: it may be left out for breaking one
             continue
         cell: Any = decode(config, table, f"{where} ({label})" if label else where)
         if not excluded.leaves_out(encode(cell)):  # by a default
@@ -202,9 +204,9 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
         raise ConfigError(f"{where}: fit: {error}") from None
     try:
         canonical(source)
-    except (TypeError, ValueError) as error:  # a date or an infinity that a setting has replaced
+    except (TypeError, ValueError) as error:  # a date, or no number, that a setting has replaced
         raise ConfigError(f"{where} cannot be recorded as JSON: {error}") from None
-    return Spec(name, description, named, tuple(configs), fit, source)
+    return Spec(name, description, named, tuple(configs), fit, encode(source))
 
 
 def _apply_setting(source: dict[str, Any], setting: str) -> None:

@@ -22,6 +22,13 @@ class Toy(Kind):
     columns: ClassVar[dict[str, Column]] = {
         "teacher": Column(str, None, "teacher kind"),
         "rho": Column(float, None, "correlation of the teacher's layers; null where the kind has none"),
+        "correlation_length": Column(
+            float,
+            "depths",
+            "of the teacher's weights; 0 if independent, null if correlation does not fall",
+        ),
+        "layer_correlation": Column(float, None, "of a weight of the teacher with itself in the next layer"),
+        "normal_weights": Column(bool, None, "whether the teacher's weights are normal (true) or uniform"),
         "teacher_depth": Column(int, "layers", "depth of the teacher"),
         "residual_scale": Column(float, None, "factor on every W2 of the teacher"),
         "objective": Column(str, None, "mse or kl"),
@@ -59,6 +66,7 @@ class Toy(Kind):
     sorted_by: ClassVar[tuple[str, ...]] = (
         "teacher",
         "rho",
+        "correlation_length",
         "teacher_depth",
         "steps",
         "temperature",
@@ -226,6 +234,9 @@ def rows(config: "CohortConfig", result: "CohortResult") -> list[dict[str, Any]]
         row = {
             "teacher": config.teacher.kind,
             "rho": getattr(config.teacher, "rho", None),
+            "correlation_length": _finite(config.teacher.correlation_length),
+            "layer_correlation": config.teacher.correlation(1),
+            "normal_weights": config.teacher.normal_weights,
             "teacher_depth": config.teacher.depth,
             "residual_scale": config.teacher.step,
             "objective": config.objective.kind,

@@ -7,7 +7,7 @@
 `dynamics` measures any trajectory of hidden states. Facts and names: arXiv:2602.05970.
 """
 
-from toymodels import dynamics
+from toymodels import dynamics, theory
 from toymodels._accounting import (
     memory_bytes,
     num_params,
@@ -19,12 +19,12 @@ from toymodels._accounting import (
 from toymodels._config import Adam, CohortConfig, Evaluation, LearningRate
 from toymodels._keys import Purpose, purpose_key, student_key
 from toymodels._layers import LAYERS, MLP, AbstractLayer, Euler, Midpoint, rms_norm
-from toymodels._limits import FlowNetwork
+from toymodels._limits import DriftingFlowNetwork, FlowNetwork
 from toymodels._network import AbstractNetwork, ResidualNetwork, draw_layers
 from toymodels._objectives import KL, MSE, Objective
 from toymodels._plan import Plan, memory_limit, split, worth_sharing
 from toymodels._result import CohortResult, Geometry, Progress, Snapshot, Student, TaughtBy
-from toymodels._teachers import Correlated, Flow, Independent, Teacher, Tied
+from toymodels._teachers import Correlated, Drifting, Flow, Independent, Teacher, Tied
 from toymodels._train import draw_student, draw_teacher, train_cohort
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "CohortConfig",
     "CohortResult",
     "Correlated",
+    "Drifting",
+    "DriftingFlowNetwork",
     "Euler",
     "Evaluation",
     "Flow",
@@ -70,6 +72,7 @@ __all__ = [
     "student_forward_flops",
     "student_key",
     "teacher_forward_flops",
+    "theory",
     "total_flops",
     "train_cohort",
     "worth_sharing",

@@ -6,9 +6,11 @@ layout, with the gradient written out below, is what makes the training step fas
 tests/benchmarks/README.md).
 
 One class per way of stepping; a new one is a subclass of `AbstractLayer` with `draw` and `__call__`.
+Weights are drawn by one function of (key, shape, fan_in), `Weights`: `uniform` as in the paper, or `normal`.
 """
 
 import abc
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -18,6 +20,26 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 RMS_EPS = 2.0**-23
 """Added to the mean square in `rms_norm`: float32's machine epsilon, so that a zero state stays finite."""
+
+
+Weights = Callable[[PRNGKeyArray, tuple[int, ...], int], Array]
+"""Draws an array of weights from (key, shape, fan_in)."""
+
+
+def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Array:
+    """Uniform in ±1/√fan_in: mean 0, variance 1/(3·fan_in)."""
+    bound = fan_in**-0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def normal(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Array:
+    """Normal with the mean and the variance of `uniform`."""
+    return jax.random.normal(key, shape) * (3 * fan_in) ** -0.5
+
+
+def deviation(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Array:
+    """The standard deviation of `uniform` and `normal`, in place of draws from them."""
+    return jnp.full(shape, (3 * fan_in) ** -0.5)
 
 
 def rms_norm(h: Float[Array, "width *batch"]) -> Float[Array, "width *batch"]:
@@ -67,13 +89,13 @@ class MLP(eqx.Module):
     w_out: Float[Array, "width hidden"]
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "MLP":
-        """Weights and bias uniform in ±1/√fan_in: ±1/√width for W₁ and b₁, ±1/√hidden for W₂."""
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int, weights: Weights = uniform) -> "MLP":
+        """Weights and bias of variance 1/(3·fan_in): fan_in is the width for W₁ and b₁, `hidden` for W₂."""
         key_in, key_bias, key_out = jax.random.split(key, 3)
         return cls(
-            w_in=_uniform(key_in, (hidden, width), fan_in=width),
-            bias=_uniform(key_bias, (hidden,), fan_in=width),
-            w_out=_uniform(key_out, (width, hidden), fan_in=hidden),
+            w_in=weights(key_in, (hidden, width), width),
+            bias=weights(key_bias, (hidden,), width),
+            w_out=weights(key_out, (width, hidden), hidden),
         )
 
     def __call__(self, h: Float[Array, "width *batch"]) -> Float[Array, "width *batch"]:
@@ -85,11 +107,6 @@ class MLP(eqx.Module):
         return eqx.tree_at(lambda mlp: mlp.w_out, self, self.w_out * factor)
 
 
-def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Array:
-    bound = fan_in**-0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
-
 class AbstractLayer(eqx.Module):
     """One step along depth, h_l → h_{l+1}; also read as one step of a numerical integrator."""
 
@@ -98,8 +115,8 @@ class AbstractLayer(eqx.Module):
 
     @classmethod
     @abc.abstractmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "AbstractLayer":
-        """A layer with weights uniform in ±1/√fan_in."""
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int, weights: Weights = uniform) -> "AbstractLayer":
+        """A layer whose weights are drawn by `weights`."""
 
     @abc.abstractmethod
     def scaled(self, factor: float | Array) -> "AbstractLayer":
@@ -118,8 +135,8 @@ class Euler(AbstractLayer):
     mlp: MLP
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "Euler":
-        return cls(MLP.draw(key, width, hidden))
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int, weights: Weights = uniform) -> "Euler":
+        return cls(MLP.draw(key, width, hidden, weights))
 
     def scaled(self, factor: float | Array) -> "Euler":
         return Euler(self.mlp.scaled(factor))
@@ -141,9 +158,9 @@ class Midpoint(AbstractLayer):
     second: MLP
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, width: int, hidden: int) -> "Midpoint":
-        key_first, key_second = jax.random.split(key)
-        return cls(MLP.draw(key_first, width, hidden), MLP.draw(key_second, width, hidden))
+    def draw(cls, key: PRNGKeyArray, width: int, hidden: int, weights: Weights = uniform) -> "Midpoint":
+        first, second = (MLP.draw(each, width, hidden, weights) for each in jax.random.split(key))
+        return cls(first, second)
 
     def scaled(self, factor: float | Array) -> "Midpoint":
         return Midpoint(self.first.scaled(factor), self.second.scaled(factor))

@@ -1,4 +1,6 @@
-"""Depth → ∞: the flow that a tied teacher discretises, solved by diffrax."""
+"""Depth → ∞: the flows that tied and drifting teachers discretise, solved by diffrax."""
+
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -38,7 +40,7 @@ class FlowNetwork(AbstractNetwork):
 
     def _solve(self, x: Array, saveat: diffrax.SaveAt) -> Array:
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(lambda _t, h, mlp: mlp(h)),
+            diffrax.ODETerm(_flow),
             diffrax.Tsit5(),
             t0=0.0,
             t1=float(self.depth),
@@ -51,6 +53,63 @@ class FlowNetwork(AbstractNetwork):
         )
         assert solution.ys is not None
         return solution.ys
+
+
+class DriftingFlowNetwork(AbstractNetwork):
+    """dh/dt = f(h; W(t)) from h_0 = rms_norm(x), t from 0 to 1, along a path of weights.
+
+    `path` holds the MLPs at t = k/K, k = 0 … K, scaled so that the flow over t ∈ [0, 1] is the whole network;
+    between them weights are interpolated linearly. Solved by Heun's method with a step from each point to the
+    next, of second order in 1/K. A drifting teacher of depth ℓ* is this flow by ℓ* Euler steps, with the
+    weights where they begin. `num_states` must divide K.
+    """
+
+    head: Float[Array, "vocabulary width"] | None
+    path: MLP
+    num_states: int = eqx.field(static=True)
+
+    @property
+    def depth(self) -> int:
+        return self.num_states
+
+    def states(self, x: Float[Array, "width *batch"]) -> Float[Array, "states width *batch"]:
+        stride = self._steps // self.num_states
+        solved = self._solve(x, diffrax.SaveAt(t0=True, steps=True))
+        return solved[: self._steps + 1 : stride]
+
+    def __call__(self, x: Float[Array, "width *batch"]) -> Float[Array, "width *batch"]:
+        return rms_norm(self._solve(x, diffrax.SaveAt(t1=True))[0])
+
+    @property
+    def _steps(self) -> int:
+        return int(self.path.bias.shape[0]) - 1
+
+    def _solve(self, x: Array, saveat: diffrax.SaveAt) -> Array:
+        times = jnp.linspace(0, 1, self._steps + 1, dtype=x.dtype)
+        weights = diffrax.LinearInterpolation(times, self.path)
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(_drifting_flow),
+            diffrax.Heun(),
+            t0=0.0,
+            t1=1.0,
+            dt0=None,
+            y0=rms_norm(x),
+            args=weights,
+            saveat=saveat,
+            stepsize_controller=diffrax.StepTo(ts=times),
+            max_steps=self._steps,
+        )
+        assert solution.ys is not None
+        return solution.ys
+
+
+# Named functions, since a new lambda at every call would be compiled at every call.
+def _flow(_time: Any, h: Array, mlp: MLP) -> Array:
+    return mlp(h)
+
+
+def _drifting_flow(time: Any, h: Array, weights: diffrax.LinearInterpolation) -> Array:
+    return weights.evaluate(time)(h)
 
 
 MAX_STEPS = 65536

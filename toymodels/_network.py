@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from toymodels._layers import AbstractLayer, rms_norm
+from toymodels._layers import AbstractLayer, Weights, rms_norm, uniform
 
 
 class AbstractNetwork(eqx.Module):
@@ -99,15 +99,23 @@ class ResidualNetwork(AbstractNetwork):
 
 
 def draw_layers(
-    kind: type[AbstractLayer], key: PRNGKeyArray, depth: int, width: int, hidden: int
+    kind: type[AbstractLayer],
+    key: PRNGKeyArray,
+    depth: int,
+    width: int,
+    hidden: int,
+    weights: Weights = uniform,
 ) -> AbstractLayer:
     """`depth` independent layers, stacked along a leading axis. Layer l depends on (key, l) alone."""
     # One layer at a time: a single small compilation serves every depth, where drawing all layers of a
     # cohort in one program takes XLA longer to compile than the training step.
-    layers = [_draw_layer(kind, jax.random.fold_in(key, index), width, hidden) for index in range(depth)]
+    keys = (jax.random.fold_in(key, index) for index in range(depth))
+    layers = [_draw_layer(kind, each, width, hidden, weights) for each in keys]
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *layers)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2, 3))
-def _draw_layer(kind: type[AbstractLayer], key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
-    return kind.draw(key, width, hidden)
+@functools.partial(jax.jit, static_argnums=(0, 2, 3, 4))
+def _draw_layer(
+    kind: type[AbstractLayer], key: PRNGKeyArray, width: int, hidden: int, weights: Weights
+) -> AbstractLayer:
+    return kind.draw(key, width, hidden, weights)

@@ -5,15 +5,17 @@ name it in `__init__.py`; configs, presets, records and figures take it from its
 """
 
 import abc
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from toymodels._layers import AbstractLayer, Euler
-from toymodels._limits import FlowNetwork
+from toymodels._drift import check_resolution, correlation, drift_path, exact_drift
+from toymodels._layers import AbstractLayer, Euler, Weights, deviation, normal, uniform
+from toymodels._limits import DriftingFlowNetwork, FlowNetwork
 from toymodels._network import AbstractNetwork, ResidualNetwork, draw_layers
 
 
@@ -22,13 +24,15 @@ class Teacher(abc.ABC):
     """A deep residual network (`Euler` layers) that students imitate.
 
     Every W₂ is multiplied by `residual_scale` · ℓ*^(−`residual_power`), ℓ* = `depth`. The paper's scale
-    1/√ℓ* is the default; `residual_power = 1` gives 1/ℓ*.
+    1/√ℓ* is the default; `residual_power = 1` gives 1/ℓ*. Weights are uniform as in the paper or, with
+    `normal_weights`, normal of the same variance 1/(3·fan_in).
     """
 
     kind: ClassVar[str]
     depth: int = 128
     residual_scale: float = 1.0
     residual_power: float = 0.5
+    normal_weights: bool = False
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -51,16 +55,38 @@ class Teacher(abc.ABC):
     ) -> AbstractNetwork:
         """The teacher drawn from `key`; with a `vocabulary` it has a head, uniform in ±1/√width."""
         key_layers, key_head = jax.random.split(key)
-        head = None
-        if vocabulary is not None:
-            bound = width**-0.5
-            head = jax.random.uniform(key_head, (vocabulary, width), minval=-bound, maxval=bound)
+        head = None if vocabulary is None else uniform(key_head, (vocabulary, width), width)
         layers = self.layers(key_layers, width, hidden).scaled(self.step)
         return ResidualNetwork(head=head, layers=layers)
 
     @abc.abstractmethod
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
         """The ℓ* layers, stacked, before the residual scale."""
+
+    @abc.abstractmethod
+    def correlation(self, lag: int) -> float:
+        """Of a weight with the same weight `lag` layers further on; 1 at lag 0."""
+
+    @property
+    @abc.abstractmethod
+    def correlation_length(self) -> float:
+        """In units of the whole depth; 0 without correlation, inf where it does not fall with distance."""
+
+    def own(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+        """Independent layers, stacked: those of `Independent` with this key."""
+        return draw_layers(Euler, jax.random.fold_in(key, 0), self.depth, width, hidden, self._weights)
+
+    def shared(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+        """The layer of `Tied` with this key, with a leading axis of 1."""
+        return draw_layers(Euler, jax.random.fold_in(key, 1), 1, width, hidden, self._weights)
+
+    def repeated(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+        """The layer of `Tied` ℓ* times."""
+        return jax.tree.map(lambda w: jnp.repeat(w, self.depth, axis=0), self.shared(key, width, hidden))
+
+    @property
+    def _weights(self) -> Weights:
+        return normal if self.normal_weights else uniform
 
 
 @dataclass(frozen=True)
@@ -70,7 +96,14 @@ class Independent(Teacher):
     kind: ClassVar[str] = "independent"
 
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
-        return _own(key, self.depth, width, hidden)
+        return self.own(key, width, hidden)
+
+    def correlation(self, lag: int) -> float:
+        return float(lag == 0)
+
+    @property
+    def correlation_length(self) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +113,14 @@ class Tied(Teacher):
     kind: ClassVar[str] = "tied"
 
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
-        return _shared(key, self.depth, width, hidden)
+        return self.repeated(key, width, hidden)
+
+    def correlation(self, lag: int) -> float:
+        return 1.0
+
+    @property
+    def correlation_length(self) -> float:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -88,8 +128,8 @@ class Correlated(Teacher):
     """Each layer is ρ · shared + √(1 − ρ²) · own, which keeps the variance of every weight.
 
     The shared and own weights are those that `Tied` and `Independent` draw from the same key, so ρ = 1 and
-    ρ = 0 give those teachers exactly. For ρ strictly between, the weights are no longer uniform (a sum of
-    two uniforms); their mean and variance are unchanged.
+    ρ = 0 give those teachers exactly. For ρ strictly between, uniform weights become sums of two uniforms,
+    of unchanged mean and variance.
     """
 
     kind: ClassVar[str] = "correlated"
@@ -101,10 +141,85 @@ class Correlated(Teacher):
             raise ValueError(f"rho is {self.rho}: it must lie between 0 (independent) and 1 (tied)")
 
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
-        shared = _shared(key, self.depth, width, hidden)
-        own = _own(key, self.depth, width, hidden)
+        shared, own = self.repeated(key, width, hidden), self.own(key, width, hidden)
         weight = (1 - self.rho**2) ** 0.5
         return jax.tree.map(lambda a, b: self.rho * a + weight * b, shared, own)
+
+    def correlation(self, lag: int) -> float:
+        return 1.0 if lag == 0 else self.rho**2
+
+    @property
+    def correlation_length(self) -> float:
+        return math.inf if self.rho else 0.0
+
+
+@dataclass(frozen=True)
+class Drifting(Teacher):
+    """Weights that follow a stationary Ornstein–Uhlenbeck process along depth (`toymodels.theory`).
+
+    length: λ, the correlation length in units of the whole depth. 0 gives `Independent` and inf `Tied`, with
+    normal weights and the same key, bit for bit. Between them the first layer is `Tied`'s, and what is new
+    in every later one is `Independent`'s.
+
+    resolution: None reads the process in its exact discrete form, which is another path at every depth. A
+    number reads one path of so many steps, solved as an SDE, at t = l/ℓ*: the same at every depth that
+    divides it, so that a deeper teacher refines a shallower one.
+    """
+
+    kind: ClassVar[str] = "drifting"
+    normal_weights: bool = True
+    length: float = field(default=0.25, metadata={"may_be_infinite": True})
+    resolution: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.length >= 0:
+            raise ValueError(f"length is {self.length}: it must lie between 0 (independent) and inf (tied)")
+        if not self.normal_weights:
+            raise ValueError("normal_weights is False: weights that drift are normal at every layer")
+        if self.resolution is not None:
+            if self.resolution < 1 or self.resolution % self.depth:
+                raise ValueError(
+                    f"resolution is {self.resolution}: it must be a multiple of the teacher's depth, "
+                    f"{self.depth}"
+                )
+            check_resolution(self.length, self.resolution)
+
+    def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+        if self.resolution is not None:
+            stride = self.resolution // self.depth
+            return jax.tree.map(lambda w: w[:-1:stride], self.path(key, width, hidden))
+        if self.length == 0:
+            return self.own(key, width, hidden)
+        return exact_drift(self.shared(key, width, hidden), self.own(key, width, hidden), self.length)
+
+    def path(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+        """The layers at t = k/`resolution`, k = 0 … `resolution`, before the residual scale.
+
+        Raises ValueError without a resolution.
+        """
+        if self.resolution is None:
+            raise ValueError("resolution is not set: the exact form has no weights between two layers")
+        start = self.shared(key, width, hidden)
+        spread = draw_layers(Euler, key, 1, width, hidden, deviation)
+        return drift_path(jax.random.fold_in(key, 2), start, spread, self.length, self.resolution)
+
+    def flow(self, key: PRNGKeyArray, width: int, hidden: int) -> DriftingFlowNetwork:
+        """What the teacher of this key tends to as ℓ* and the resolution grow, at equal `time`; headless.
+
+        Raises ValueError without a resolution.
+        """
+        key_layers, _ = jax.random.split(key)
+        path = self.path(key_layers, width, hidden).scaled(self.time)
+        assert isinstance(path, Euler)
+        return DriftingFlowNetwork(head=None, path=path.mlp, num_states=self.depth)
+
+    def correlation(self, lag: int) -> float:
+        return correlation(lag / self.depth, self.length)
+
+    @property
+    def correlation_length(self) -> float:
+        return self.length
 
 
 @dataclass(frozen=True)
@@ -125,7 +240,7 @@ class Flow(Teacher):
             raise ValueError(f"tolerance is {self.tolerance}: it must be positive")
 
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
-        return _shared(key, self.depth, width, hidden)
+        return self.repeated(key, width, hidden)
 
     def network(
         self, key: PRNGKeyArray, width: int, hidden: int, vocabulary: int | None = None
@@ -136,11 +251,9 @@ class Flow(Teacher):
         assert isinstance(layer, Euler)
         return FlowNetwork(head=discrete.head, mlp=layer.mlp, num_states=self.depth, tolerance=self.tolerance)
 
+    def correlation(self, lag: int) -> float:
+        return 1.0
 
-def _own(key: PRNGKeyArray, depth: int, width: int, hidden: int) -> AbstractLayer:
-    return draw_layers(Euler, jax.random.fold_in(key, 0), depth, width, hidden)
-
-
-def _shared(key: PRNGKeyArray, depth: int, width: int, hidden: int) -> AbstractLayer:
-    one = draw_layers(Euler, jax.random.fold_in(key, 1), 1, width, hidden)
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf, depth, axis=0), one)
+    @property
+    def correlation_length(self) -> float:
+        return math.inf

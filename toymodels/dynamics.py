@@ -11,6 +11,7 @@ everywhere; where an angle or a norm has none (at 0 and π, at a zero vector) th
 measures at once, faster and to fewer digits.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def angle(u: Float[ArrayLike, "..."], v: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Angle between u and v along `axis`, in [0, π]: 2·atan2(‖û − v̂‖, ‖û + v̂‖) with unit vectors û, v̂.
 
@@ -36,6 +38,7 @@ def angle(u: Float[ArrayLike, "..."], v: Float[ArrayLike, "..."], axis: int = -1
     return jnp.where(is_zero_u | is_zero_v, jnp.pi / 2, theta)
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def norm(u: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Euclidean norm along `axis`, with gradient 0 (not NaN) at the zero vector."""
     u = jnp.asarray(u)
@@ -67,12 +70,14 @@ def _last_axis(axis: int, states: Array) -> int:
     return from_end
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def step_angles(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
     """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state."""
     states = jnp.asarray(states)
     return angle(states[:-1], states[1:], _last_axis(axis, states))
 
 
+@functools.partial(jax.jit, static_argnames=("axis", "lag"))
 def update_angles(
     states: Float[ArrayLike, "states ..."], axis: int = -1, lag: int = 1
 ) -> Float[Array, "pairs ..."]:
@@ -90,18 +95,21 @@ def update_angles(
     return angle(updates[:-lag], updates[lag:], _last_axis(axis, states))
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def norms(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """‖h_l‖ for l = 0 … ℓ."""
     states = jnp.asarray(states)
     return norm(states, _last_axis(axis, states))
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def angles_to_end(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """θ(h_l, h_ℓ) for l = 0 … ℓ; the last is 0."""
     states = jnp.asarray(states)
     return angle(states, jnp.broadcast_to(states[-1], states.shape), _last_axis(axis, states))
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def relative_progress(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """⟨h_l − h_0, h_ℓ − h_0⟩ / ‖h_ℓ − h_0‖²: 0 at the start, 1 at the end; may overshoot or go backwards.
 
@@ -118,6 +126,7 @@ def relative_progress(states: Float[ArrayLike, "states ..."], axis: int = -1) ->
     return jnp.where(is_zero, 0.0, jnp.sum(moved * moved[-1], axis=axis) / jnp.where(is_zero, 1.0, square))
 
 
+@functools.partial(jax.jit, static_argnames=("axis", "lags"))
 def update_cosines(
     states: Float[ArrayLike, "states ..."], axis: int = -1, lags: int = 8
 ) -> Float[Array, "lags ..."]:
@@ -140,6 +149,7 @@ def update_cosines(
     return jnp.stack(known + unknown)
 
 
+@functools.partial(jax.jit, static_argnames=("axis",))
 def independent_updates(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "..."]:
     """(Σ_l ‖Δh_l‖)² / ‖h_ℓ − h_0‖²: how many updates of independent directions would have come as far.
 

@@ -19,6 +19,7 @@ from sweeps.cli._corpus import corpus
 from sweeps.cli._evaluate import evaluate, tasks
 from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
+from sweeps.cli._local import local
 from sweeps.cli._probe import probe
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
 from sweeps.cli._trace import trace
@@ -232,7 +233,7 @@ def table(
 
 
 for command in (
-    *(fit, predict, compare, sensitivity, holdout, allocate, iso_depth),
+    *(fit, local, predict, compare, sensitivity, holdout, allocate, iso_depth),
     *(corpus, probe, trace, evaluate, tasks),
 ):
     app.command()(command)

@@ -48,8 +48,8 @@ TABLE = Annotated[
 LAW = Annotated[
     str,
     typer.Option(
-        help="depth, width-depth-data, chinchilla, looped, compute, or a formula such as 'E + A*n**-a': "
-        "names that are no columns are parameters."
+        help="depth, crossover, width-depth-data, chinchilla, looped, compute, or a formula such as "
+        "'E + A*n**-a': names that are no columns are parameters."
     ),
 ]
 MAP = Annotated[

@@ -8,6 +8,7 @@ from sweeps.laws._allocate import Allocation, allocate, equivalent
 from sweeps.laws._chinchilla import ChinchillaLaw
 from sweeps.laws._compare import Candidate, Comparison, compare
 from sweeps.laws._compute import ComputeLaw
+from sweeps.laws._crossover import CrossoverLaw
 from sweeps.laws._depth import DepthLaw, local_exponents
 from sweeps.laws._designs import DenseDesign, Design, LoopedDesign, WidthDepthDesign
 from sweeps.laws._expression import evaluate
@@ -17,6 +18,7 @@ from sweeps.laws._holdout import Holdout, holdout
 from sweeps.laws._intervals import INTERVALS
 from sweeps.laws._isoflop import IsoFlop, Parabola, isoflop, parabola, parabola_bias
 from sweeps.laws._law import ArgumentError, Law, Parameter, amplitude, exponent, floor
+from sweeps.laws._local import LocalExponent, local_exponents_of
 from sweeps.laws._looped import LoopedLaw
 from sweeps.laws._objective import OBJECTIVES, Huber, LogSquares, Objective, Squares, objective
 from sweeps.laws._optimum import Status
@@ -37,6 +39,7 @@ __all__ = [
     "ChinchillaLaw",
     "Comparison",
     "ComputeLaw",
+    "CrossoverLaw",
     "DenseDesign",
     "DepthLaw",
     "Design",
@@ -47,6 +50,7 @@ __all__ = [
     "Huber",
     "IsoFlop",
     "Law",
+    "LocalExponent",
     "LogSquares",
     "LoopedDesign",
     "LoopedLaw",
@@ -71,6 +75,7 @@ __all__ = [
     "holdout",
     "isoflop",
     "local_exponents",
+    "local_exponents_of",
     "objective",
     "parabola",
     "parabola_bias",

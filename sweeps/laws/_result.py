@@ -13,6 +13,7 @@ from scipy import stats
 from sweeps.laws._bootstrap import standard_error
 from sweeps.laws._chinchilla import ChinchillaLaw
 from sweeps.laws._compute import ComputeLaw
+from sweeps.laws._crossover import CrossoverLaw
 from sweeps.laws._depth import DepthLaw
 from sweeps.laws._expression import Dual, Formula, parse
 from sweeps.laws._finding import Finding
@@ -28,6 +29,7 @@ from sweeps.laws._width_depth_data import WidthDepthDataLaw
 FORMAT = 2
 LAWS: dict[str, Callable[[], Law]] = {
     "depth": DepthLaw,
+    "crossover": CrossoverLaw,
     "width-depth-data": WidthDepthDataLaw,
     "chinchilla": ChinchillaLaw,
     "looped": LoopedLaw,

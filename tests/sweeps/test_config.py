@@ -16,6 +16,7 @@ from toymodels import (
     Adam,
     CohortConfig,
     Correlated,
+    Drifting,
     Evaluation,
     Flow,
     Independent,
@@ -37,7 +38,13 @@ def makers(draw):
     """How to make any config that its rules allow (made in the test, since type checks there are random)."""
     kind, more = draw(
         st.sampled_from(
-            [(Independent, {}), (Tied, {}), (Correlated, {"rho": share}), (Flow, {"tolerance": positive})]
+            [
+                (Independent, {}),
+                (Tied, {}),
+                (Correlated, {"rho": share}),
+                (Drifting, {"length": st.floats(0, math.inf)}),
+                (Flow, {"tolerance": positive}),
+            ]
         )
     )
     teaching = draw(teachings) | {name: draw(values) for name, values in more.items()}
@@ -129,7 +136,7 @@ def test_kind_chooses_the_class():
     """A table with a `kind` is the class of that kind, with that class's keys and no other's."""
     config = decode(CohortConfig, {"teacher": {"kind": "correlated", "rho": 1}}, "here")
     assert config.teacher == Correlated(rho=1.0)
-    with pytest.raises(ConfigError, match=r"^here: teacher.rho is not a known key: known: depth, resid"):
+    with pytest.raises(ConfigError, match=r"^here: teacher.rho is not a known key: known: depth, norm"):
         decode(CohortConfig, {"teacher": {"kind": "tied", "rho": 1}}, "here")
 
 
@@ -142,8 +149,11 @@ def test_kind_chooses_the_class():
         ({"adam": {"kind": "adam"}}, "adam.kind is not a known key"),
         ({"teacher": {"kind": "tide"}}, "teacher.kind is 'tide': did you mean 'tied'?"),
         ({"teacher": {"kind": ["tied"]}}, "teacher.kind is ['tied']: "),
-        ({"teacher": {"kind": 1}}, "teacher.kind is 1: known: correlated, flow, independent, tied"),
-        ({"teacher": {}}, "teacher has no kind: it must be one of correlated, flow, independent, tied"),
+        ({"teacher": {"kind": 1}}, "teacher.kind is 1: known: correlated, drifting, flow, independent, tied"),
+        (
+            {"teacher": {}},
+            "teacher has no kind: it must be one of correlated, drifting, flow, independent, tied",
+        ),
         ({"teacher": "tied"}, "teacher is 'tied': it must be a table"),
         ({"adam": [0.9]}, "adam is [0.9]: it must be a table"),
         ({"objective": None}, "objective is None: it must be a table"),
@@ -283,3 +293,31 @@ def test_nearest():
     assert nearest("learnin_rate", ["steps", "learning_rate"]) == "did you mean 'learning_rate'?"
     assert nearest("zzz", ["steps", "depth"]) == "known: depth, steps"
     assert len(digest({})) == 12 and int(digest({}), 16) >= 0
+
+
+class TestInfinity:
+    """A field that says so may be infinite, in every notation; no other may."""
+
+    @pytest.mark.parametrize("value", [math.inf, "inf"])
+    def test_it_is_kept(self, value):
+        """TOML's inf and JSON's text mean the same, and JSON holds it as that text."""
+        teacher = {"kind": "drifting", "length": value}
+        config = decode(CohortConfig, {"teacher": teacher}, "spec")
+        assert config.teacher == Drifting(length=math.inf)
+        assert json.loads(canonical(config))["teacher"]["length"] == "inf"
+        assert decode(CohortConfig, json.loads(canonical(config)), "spec") == config
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            ({"length": -math.inf}, r"teacher.length is -inf: it must be a finite number"),
+            ({"length": "infinite"}, r"teacher.length is 'infinite': it must be a finite number"),
+            ({"length": math.nan}, r"teacher.length is nan: it must be a finite number"),
+            ({"residual_scale": math.inf}, r"teacher.residual_scale is inf: it must be a finite number"),
+            ({"residual_scale": "inf"}, r"teacher.residual_scale is 'inf': it must be a finite number"),
+        ],
+    )
+    def test_nothing_else_is(self, table, message):
+        """Other infinities and other fields are refused."""
+        with pytest.raises(ConfigError, match=message):
+            decode(CohortConfig, {"teacher": {"kind": "drifting"} | table}, "spec")

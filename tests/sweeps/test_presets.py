@@ -59,6 +59,9 @@ def test_every_fit_is_of_one_condition(name):
         "steps": lambda cohort: {cohort.steps},
         "temperature": lambda cohort: set(cohort.temperatures),
         "teacher_depth": lambda cohort: {cohort.teacher.depth},
+        "correlation_length": lambda cohort: {cohort.teacher.correlation_length},
+        "rho": lambda cohort: {cohort.teacher.rho},
+        "layer": lambda cohort: {cohort.layer},
         "residual_scale": lambda cohort: {cohort.teacher.step},
     }
     conditions = len(spec.configs) * len(spec.configs[0].temperatures)
@@ -110,6 +113,54 @@ def test_two_core_version(name):
     assert sum(map(_work, expand(small.kind, small.configs))) < 0.02 * sum(
         map(_work, expand(paper.kind, paper.configs))
     )
+
+
+PHASES = [name for name in TOY if name.startswith("phase") and not name.endswith("-2core")]
+
+
+def test_phases():
+    """The phase diagram has an axis for training, temperature, rho, integrator and residual scale."""
+    assert sorted(PHASES) == [
+        "phase",
+        "phase-integrators",
+        "phase-rho",
+        "phase-scales",
+        "phase-temperature",
+    ]
+
+
+@pytest.mark.parametrize("scale", ["", "-2core"])
+@pytest.mark.parametrize("name", PHASES)
+def test_phases_have_both_ends_and_what_lies_between(name, scale):
+    """At least five students and three seeds a point; independent and tied teachers, with normal weights all,
+    and at least eight correlation lengths (or values of rho), three where the scale is asked after."""
+    cohorts = load_spec(f"{name}{scale}").configs
+    values = {getattr(c.teacher, "rho" if name == "phase-rho" else "correlation_length") for c in cohorts}
+    assert min(values) == 0 and max(values) == (1 if name == "phase-rho" else math.inf)
+    assert len(values) >= (3 if name == "phase-scales" else 8)
+    for cohort in cohorts:
+        assert len(cohort.depths) >= 5 and len(cohort.seeds) >= 3 and cohort.teacher.normal_weights
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_phases_on_two_cores(name):
+    """The same axes with less work, as `test_two_core_version`."""
+    paper, small = load_spec(name), load_spec(f"{name}-2core")
+    assert paper.fit == small.fit
+    for what in ("layer", "objective"):
+        assert {_kind(c, what) for c in paper.configs} == {_kind(c, what) for c in small.configs}
+    assert sum(map(_work, expand(small.kind, small.configs))) < 0.02 * sum(
+        map(_work, expand(paper.kind, paper.configs))
+    )
+
+
+def test_residual_scales_meet():
+    """Scales 1/√ℓ* and 1/ℓ* are the same teacher at one depth, which is trained once."""
+    for name, meeting in (("phase-scales", 128), ("phase-scales-2core", 64)):
+        teachers = [cohort.teacher for cohort in load_spec(name).configs if cohort.teacher.length == 0]
+        time = {power: {t.depth: t.time for t in teachers if t.residual_power == power} for power in (0.5, 1)}
+        assert set(time[0.5]) == set(time[1]) | {meeting}
+        assert all(value == pytest.approx(time[0.5][meeting]) for value in time[1].values())
 
 
 def _kind(cohort, what):

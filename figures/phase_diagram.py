@@ -1,0 +1,286 @@
+"""Between smooth and random: the depth exponent over correlation length and training, and what predicts it.
+
+    python -m figures.phase_diagram results/phase-2core --mark figures/tables/llm_cpu_depths_probe.csv
+
+Panels: the exponent alpha for every correlation length of the teacher's weights and training time; the local
+exponent, between neighbouring student depths, against student layers a correlation length, with the law that
+joins 1 and 3 (`sweeps.laws.CrossoverLaw`); alpha against the teacher's angle between updates, with the angles
+of probed networks (`--mark`). Reads what `depthlaw run` recorded or any table with those columns; takes
+seconds. This project's own result; the two ends are arXiv:2602.05970's.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import matplotlib
+import numpy as np
+import polars as pl
+import typer
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures import _style
+from sweeps._config import ConfigError
+from sweeps._formats import read_table
+from sweeps._source import open_source
+from sweeps._store import StoreError
+from sweeps._terminal import BadTable, fail
+from sweeps.laws import CrossoverLaw, DepthLaw, Fit, LocalExponent, fit, local_exponents_of
+
+NAME = "phase_diagram"
+
+ENDS = {"alpha": 1.0, "beta": 3.0, "L_0": 0.0}
+"""What the crossover's law takes from theory: the rows of a small sweep do not reach far beyond the bend."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One correlation length (inf: tied) at one training time: the fitted exponent, the teachers' mean angle
+    between updates (radians) and its standard deviation over seeds, the local exponents."""
+
+    length: float
+    steps: int
+    fit: Fit
+    angle: float
+    angle_spread: float
+    local: tuple[LocalExponent, ...]
+
+    @property
+    def alpha(self) -> float:
+        return self.fit.estimates["alpha"]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.fit.intervals["alpha"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Angles between updates of probed networks that have a name in common: mean, least and largest."""
+
+    name: str
+    angle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """What is drawn. crossover: one law for all lengths at the longest training, in student layers a
+    correlation length; None where no row has a finite length above 0."""
+
+    conditions: tuple[Condition, ...]
+    crossover: Fit | None
+    marks: tuple[Mark, ...]
+    source: str
+
+    @property
+    def lengths(self) -> list[float]:
+        return sorted({one.length for one in self.conditions})
+
+    @property
+    def times(self) -> list[int]:
+        return sorted({one.steps for one in self.conditions})
+
+    def at(self, length: float, steps: int) -> Condition | None:
+        """The condition, if there is one."""
+        chosen = (one for one in self.conditions if (one.length, one.steps) == (length, steps))
+        return next(chosen, None)
+
+    @property
+    def longest(self) -> list[Condition]:
+        """Those of the longest training, by length."""
+        return [one for length in self.lengths if (one := self.at(length, self.times[-1])) is not None]
+
+    def exponent_at(self, angle: float) -> float:
+        """α at this angle between updates, by straight lines between the conditions of the longest training;
+        NaN beyond them."""
+        angles, alphas = np.array(sorted((one.angle, one.alpha) for one in self.longest)).T
+        return float(np.interp(angle, angles, alphas, left=np.nan, right=np.nan))
+
+
+def load(table: Path) -> pl.DataFrame:
+    """Rows that are done, with the correlation length inf where it is null; says what it leaves out."""
+    rows = open_source(table, "depth").table
+    needed = ("correlation_length", "steps", "seed", "depth", "loss", "teacher_update_angle")
+    for name in needed:
+        if name not in rows.columns:
+            raise ConfigError(f"{table} has no column {name!r}: give it a sweep over the correlation length")
+    if "status" in rows.columns:
+        rows = rows.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
+    if rows.is_empty():
+        raise ConfigError(f"{table} has no finished students to draw")
+    rows = rows.with_columns(pl.col("correlation_length").cast(pl.Float64).fill_null(math.inf))
+    if rows.select("correlation_length", "steps", "seed", "depth").is_duplicated().any():
+        raise ConfigError(
+            f"{table} has several students of one correlation length, training time, seed and depth: draw "
+            "one temperature, layer and teacher at a time"
+        )
+    return rows
+
+
+def marks_of(table: Path) -> list[Mark]:
+    """The networks of a probe's table, by what they are and by how often their block is run.
+
+    Raises ConfigError where it is no probe's table.
+    """
+    rows = read_table(table)
+    if "bulk_update_angle" not in rows.columns:
+        raise ConfigError(f"{table} has no column 'bulk_update_angle': give it what `depthlaw probe` left")
+    name = table.stem.removesuffix("_probe")
+    parts = rows.partition_by("num_recur", as_dict=True) if "num_recur" in rows.columns else {("",): rows}
+    found = []
+    for (recur,), part in sorted(parts.items(), key=lambda item: str(item[0])):
+        angles = part["bulk_update_angle"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
+        if angles.size:
+            several = len(parts) > 1 and recur is not None
+            told = f"{name}, r = {recur}" if several else name
+            found.append(Mark(told, float(angles.mean()), float(angles.min()), float(angles.max())))
+    return found
+
+
+def compute(rows: pl.DataFrame, marks: list[Mark], source: str) -> Diagram:
+    """Fits of every condition, and of the crossover. Raises ConfigError where a condition has no fit."""
+    conditions = []
+    for (length, steps), part in rows.partition_by("correlation_length", "steps", as_dict=True).items():
+        try:
+            found = fit(DepthLaw(), part, fix={"L_0": 0.0})
+        except ValueError as error:
+            raise ConfigError(f"correlation length {length:g}, {steps} steps: {error}") from error
+        angles = part.unique("seed")["teacher_update_angle"].to_numpy()
+        local = local_exponents_of(part["depth"].to_numpy(), part["loss"].to_numpy(), part["seed"].to_list())
+        spread = float(np.std(angles, ddof=1)) if angles.size > 1 else 0.0
+        conditions.append(
+            Condition(float(length), int(steps), found, float(angles.mean()), spread, tuple(local))
+        )
+    conditions.sort(key=lambda one: (one.length, one.steps))
+    between = rows.filter(
+        (pl.col("steps") == rows["steps"].max())
+        & (pl.col("correlation_length") > 0)
+        & pl.col("correlation_length").is_finite()
+    ).with_columns(depth=pl.col("depth") * pl.col("correlation_length"))
+    crossover = None
+    if not between.is_empty():
+        crossover = fit(CrossoverLaw(), between, fix=ENDS, group=("correlation_length", "seed"))
+    return Diagram(tuple(conditions), crossover, tuple(marks), source)
+
+
+def plot(diagram: Diagram) -> Figure:
+    """Three panels."""
+    with _style.style():
+        figure = Figure(figsize=(11, 3.9), layout="constrained")
+        phase, local, angle = figure.subplots(1, 3)
+        _phase(figure, phase, diagram)
+        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, max(len(diagram.lengths), 2)))
+        by_length = dict(zip(diagram.lengths, colours, strict=False))
+        _local(local, diagram, by_length)
+        _angle(angle, diagram, by_length)
+        return figure
+
+
+def _phase(figure: Figure, axes: Axes, diagram: Diagram) -> None:
+    values = np.full((len(diagram.lengths), len(diagram.times)), np.nan)
+    for i, length in enumerate(diagram.lengths):
+        for j, steps in enumerate(diagram.times):
+            if (one := diagram.at(length, steps)) is not None:
+                values[i, j] = one.alpha
+                reach = (one.interval[1] - one.interval[0]) / 2
+                told = f"{one.alpha:.2f}" + (f"\n±{reach:.2f}" if math.isfinite(reach) else "")
+                light = one.alpha < 2.2
+                axes.text(j, i, told, ha="center", va="center", fontsize=6, color="w" if light else "k")
+    image = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0.8, vmax=3.2)
+    figure.colorbar(image, ax=axes, label="exponent α")
+    axes.set_xticks(range(len(diagram.times)), [f"{steps:,}" for steps in diagram.times])
+    axes.set_yticks(range(len(diagram.lengths)), [_named(length) for length in diagram.lengths])
+    axes.set(xlabel="training steps", ylabel="correlation length λ (depths)")
+    axes.set_title("exponent by length and training (± half of 95 %)")
+
+
+def _local(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> None:
+    for one in diagram.longest:
+        if not (0 < one.length < math.inf):
+            continue
+        x = np.array([point.depth * one.length for point in one.local])
+        y = np.array([point.exponent for point in one.local])
+        reach = np.array([point.upper - point.exponent for point in one.local])
+        reach = np.where(np.isfinite(reach), reach, 0)
+        axes.errorbar(
+            x, y, reach, color=colours[one.length], marker="o", lw=0.8, label=f"λ = {_named(one.length)}"
+        )
+    if diagram.crossover is not None:
+        bend, (low, high) = diagram.crossover.estimates["l_x"], diagram.crossover.intervals["l_x"]
+        ends = axes.get_xlim()
+        x = np.geomspace(max(ends[0], 1e-3), max(ends[1], 1.0), 200)
+        square = (x / bend) ** 2
+        axes.plot(x, 1 + 2 * square / (1 + square), color="k", lw=1.2, label="one law for all lengths")
+        axes.set_title(f"bend at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length")
+    for level in (1, 3):
+        axes.axhline(level, color=_style.GREY, lw=0.8, ls=":")
+    axes.set(
+        xscale="log",
+        xlabel="student layers a correlation length, ℓ·λ",
+        ylabel="local exponent (95 % over seeds)",
+        ylim=(-0.5, 5),
+    )
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=6, loc="upper left")
+
+
+def _angle(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> None:
+    for one in diagram.longest:
+        low, high = np.clip(one.interval, 0, 5)
+        reach = ([max(one.alpha - low, 0)], [max(high - one.alpha, 0)])
+        axes.errorbar(
+            one.angle, one.alpha, reach, one.angle_spread, color=colours[one.length], marker="o", ls="none"
+        )
+        axes.annotate(
+            f" {_named(one.length)}", (one.angle, one.alpha), fontsize=6, va="bottom"
+        ).set_in_layout(False)
+    line = sorted((one.angle, one.alpha) for one in diagram.longest)
+    axes.plot(*zip(*line, strict=True), color=_style.GREY, lw=0.8)
+    shades = matplotlib.colormaps["tab10"](np.arange(10))
+    for i, mark in enumerate(diagram.marks):
+        axes.axvspan(mark.low, mark.high, color=shades[i % 10], alpha=0.12, lw=0)
+        axes.axvline(mark.angle, color=shades[i % 10], lw=1, ls="--", label=f"{mark.name}: {mark.angle:.2f}")
+    axes.axvline(np.pi / 2, color=_style.GREY, lw=0.8, ls=":")
+    axes.set(xlabel="angle between neighbouring updates (rad)", ylabel="exponent α", ylim=(0, 4))
+    axes.set_title(f"{diagram.times[-1]:,} steps; bands: probed networks")
+    if diagram.marks:
+        axes.legend(fontsize=6, loc="upper right")
+
+
+def _named(length: float) -> str:
+    return "∞" if math.isinf(length) else f"{length:g}"
+
+
+def draw(table: Path, out: Path, marks: list[Path]) -> tuple[Diagram, list[Path]]:
+    """Draw the figure into the folder `out`; what is drawn, and the files written."""
+    found = [mark for path in marks for mark in marks_of(path)]
+    diagram = compute(load(table), found, table.name)
+    return diagram, _style.save(plot(diagram), out, NAME, f"depthlaw sweep {table.name}")
+
+
+def main(
+    table: Annotated[Path, typer.Argument(help="Results or table of a sweep over the correlation length.")],
+    out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
+    mark: Annotated[
+        list[Path], typer.Option(help="A probe's networks.csv, to mark its angles; repeatable.")
+    ] = [],  # noqa: B006  # typer copies it
+) -> None:
+    """Redraw the figure; the exponents that the marked angles would mean go to standard output."""
+    try:
+        diagram, paths = draw(table, out, mark)
+    except (ConfigError, StoreError, BadTable) as error:
+        fail(f"{NAME}: {error}", 1)
+    for one in diagram.marks:
+        alpha = diagram.exponent_at(one.angle)
+        told = f"teachers of that angle have exponent {alpha:.2f}"
+        print(f"{one.name}: {one.angle:.2f} rad; {'beyond all teachers' if math.isnan(alpha) else told}")
+    for path in paths:
+        print(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)
