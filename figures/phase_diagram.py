@@ -58,7 +58,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Mark:
-    """Angles between updates of probed networks that have a name in common: mean, least and largest."""
+    """Angles between updates of networks that were probed together: mean, least and largest."""
 
     name: str
     angle: float
@@ -199,9 +199,8 @@ def _phase(figure: Figure, axes: Axes, diagram: Diagram) -> None:
 
 
 def _local(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> None:
-    for one in diagram.longest:
-        if not (0 < one.length < math.inf):
-            continue
+    between = [one for one in diagram.longest if 0 < one.length < math.inf]
+    for one in between:
         x = np.array([point.depth * one.length for point in one.local])
         y = np.array([point.exponent for point in one.local])
         reach = np.array([point.upper - point.exponent for point in one.local])
@@ -211,8 +210,8 @@ def _local(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
         )
     if diagram.crossover is not None:
         bend, (low, high) = diagram.crossover.estimates["l_x"], diagram.crossover.intervals["l_x"]
-        ends = axes.get_xlim()
-        x = np.geomspace(max(ends[0], 1e-3), max(ends[1], 1.0), 200)
+        reached = [point.depth * one.length for one in between for point in one.local]
+        x = np.geomspace(min(reached) / 2, max(reached) * 2, 200)
         square = (x / bend) ** 2
         axes.plot(x, 1 + 2 * square / (1 + square), color="k", lw=1.2, label="one law for all lengths")
         axes.set_title(f"bend at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length")
@@ -242,13 +241,22 @@ def _angle(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
     axes.plot(*zip(*line, strict=True), color=_style.GREY, lw=0.8)
     shades = matplotlib.colormaps["tab10"](np.arange(10))
     for i, mark in enumerate(diagram.marks):
-        axes.axvspan(mark.low, mark.high, color=shades[i % 10], alpha=0.12, lw=0)
-        axes.axvline(mark.angle, color=shades[i % 10], lw=1, ls="--", label=f"{mark.name}: {mark.angle:.2f}")
+        reach = ([mark.angle - mark.low], [mark.high - mark.angle])
+        # Below all exponents, a line each: what is known of these networks is the angle alone.
+        axes.errorbar(
+            mark.angle,
+            0.12 * (i + 1),
+            xerr=reach,
+            color=shades[i % 10],
+            marker="D",
+            ls="none",
+            label=mark.name,
+        )
     axes.axvline(np.pi / 2, color=_style.GREY, lw=0.8, ls=":")
     axes.set(xlabel="angle between neighbouring updates (rad)", ylabel="exponent α", ylim=(0, 4))
-    axes.set_title(f"{diagram.times[-1]:,} steps; bands: probed networks")
+    axes.set_title(f"{diagram.times[-1]:,} steps" + ("; below: probed networks" if diagram.marks else ""))
     if diagram.marks:
-        axes.legend(fontsize=6, loc="upper right")
+        axes.legend(fontsize=6, loc="lower left")
 
 
 def _named(length: float) -> str:

@@ -303,6 +303,8 @@ def sentences(found: list[Answer]) -> list[str]:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -85,7 +85,8 @@ class Toy(Kind):
         return [dataclasses.replace(config, seeds=(seed,)) for seed in config.seeds]
 
     def label(self, config: "CohortConfig") -> str:
-        return f"{config.teacher.kind}, seed {config.seeds[0]}"
+        own = getattr(config.teacher, "length", getattr(config.teacher, "rho", None))
+        return f"{config.teacher.kind}{'' if own is None else f' {own:g}'}, seed {config.seeds[0]}"
 
     def flops(self, config: "CohortConfig") -> int:
         from toymodels import total_flops

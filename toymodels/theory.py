@@ -112,7 +112,7 @@ def relu_square_kernel(theta: Float[ArrayLike, "..."]) -> Numbers:
     """J(ϑ)/J(0): mean of relu(u)² relu(u')² for normals at angle ϑ, 1 for equal ones, 1/6 for independent."""
     theta = np.asarray(theta, float)
     cosine = np.cos(theta)
-    return (3 * np.sin(theta) * cosine + (np.pi - theta) * (1 + 2 * cosine**2)) / (3 * np.pi)
+    return np.asarray((3 * np.sin(theta) * cosine + (np.pi - theta) * (1 + 2 * cosine**2)) / (3 * np.pi))
 
 
 def crossover_depth(length: float) -> float:

@@ -33,6 +33,8 @@ def local(
     """The exponent between neighbouring depths, with intervals: a power law shows as a constant."""
     import polars as pl
 
+    from sweeps._config import ConfigError
+    from sweeps._formats import HIDDEN
     from sweeps._source import open_source
     from sweeps.laws import LocalExponent, local_exponents_of
 
@@ -40,12 +42,13 @@ def local(
     rows = opened.table
     if "status" in rows.columns:
         rows = rows.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
+    known = [name for name in rows.columns if name not in HIDDEN]
     asked = list(dict.fromkeys(by if by is not None else opened.spec.by if opened.spec else ()))
-    for column in (*asked, *(groups := groups_of(group, opened))):
-        if column not in rows.columns:
-            from sweeps._config import ConfigError
-
-            raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(rows.columns)}")
+    groups = groups_of(group, opened)
+    groups = () if groups == ("seed",) and "seed" not in known else groups
+    for column in (*asked, *groups):
+        if column not in known:
+            raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(known)}")
     parts = rows.partition_by(asked, as_dict=True, maintain_order=True) if asked else {(): rows}
     found = []
     for values, part in parts.items():
@@ -55,11 +58,9 @@ def local(
                 part["depth"].to_numpy(), part["loss"].to_numpy(), replicates, confidence
             )
         except ValueError as error:
-            told = ", ".join(f"{name} = {value}" for name, value in zip(asked, values, strict=True))
-            fail(
-                f"{told + ': ' if told else ''}{error} Tell curves apart with --by, replicates with --group",
-                2,
-            )
+            where = ", ".join(f"{name} = {value}" for name, value in zip(asked, values, strict=True))
+            remedy = "Tell curves apart with --by, replicates with --group"
+            fail(f"{f'{where}: ' if where else ''}{error} {remedy}", 2)
         found += [dict(zip(asked, values, strict=True)) | one._asdict() for one in exponents]
     if not found:
         fail("no replicate has two depths, so there is no slope", 1)

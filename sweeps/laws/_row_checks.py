@@ -14,6 +14,7 @@ CORRELATED_FROM = 0.9
 RUN_COLUMNS = ("run", "run_id", "job", "run_name")
 CUT_COLUMNS = ("bptt_k", "num_backprop", "backprop_recurrences", "k")
 RUN_LENGTH = ("step", "num_tokens", "tokens", "flops")
+RUN_SIZE = ("depth", "num_params")
 
 
 def of_rows(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, ...]) -> list[Finding]:
@@ -80,11 +81,13 @@ def _runs(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, 
             column = _column(table, length, rows)
             if column is None:
                 continue
+            # A job that trains students of many depths has a row for each, whose FLOPs differ.
+            told = RUN_SIZE if length == "flops" else ()
+            sizes = [size for one in told if (size := _column(table, one, rows)) is not None]
             per_run: dict[Any, set[Any]] = {}
-            for key, value in zip(run, column, strict=True):
-                per_run.setdefault(key, set()).add(value)
+            for *key, value in zip(run, *sizes, column, strict=True):
+                per_run.setdefault(tuple(key), set()).add(value)
             several = sum(len(values) > 1 for values in per_run.values())
-            # A job that trains students of many depths has many rows of one length.
             if several and 2 * several >= len(per_run):
                 return [
                     Finding(

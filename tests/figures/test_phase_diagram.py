@@ -95,8 +95,8 @@ def test_marks_are_groups_of_a_probe(probed):
 
 
 def test_what_is_on_it(file, probed):
-    """A number for each condition; a curve for each finite length and one for their law; a band for each
-    mark."""
+    """A number for each condition; a curve for each finite length and one for their law; a mark for each
+    group of a probe."""
     diagram = compute(load(file), marks_of(probed), "made")
     figure = plot(diagram)
     phase, local, angle = figure.axes[:3]
@@ -106,7 +106,7 @@ def test_what_is_on_it(file, probed):
     (curve,) = (line for line in local.lines if line.get_label() == "one law for all lengths")
     bend = diagram.crossover.estimates["l_x"]
     assert np.interp(bend, *curve.get_data()) == pytest.approx(2, abs=0.01)
-    assert angle.get_legend_handles_labels()[1] == ["models, r = 1: 1.30", "models, r = 4: 0.60"]
+    assert angle.get_legend_handles_labels()[1] == ["models, r = 1", "models, r = 4"]
     pyplot.close(figure)
 
 

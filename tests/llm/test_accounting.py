@@ -322,6 +322,7 @@ def gradient_bytes(config: RunConfig) -> tuple[int, int]:
     return memory.temp_size_in_bytes, memory.temp_size_in_bytes + memory.argument_size_in_bytes
 
 
+@pytest.mark.slow
 def test_memory_of_a_step_is_what_the_compiler_says():
     """With few tokens, where parameters and moments outweigh the states: within a factor of two of XLA's
     temporary and argument sizes of the whole step. (Measured: 1.3; MuonH has one moment a matrix.)"""
@@ -337,6 +338,7 @@ def test_memory_of_a_step_is_what_the_compiler_says():
     assert 0.5 < memory_bytes(config) / found < 2
 
 
+@pytest.mark.slow
 def test_memory_of_states_is_what_the_compiler_says():
     """With many tokens, where moments weigh little: within a factor of two of XLA's temporary and argument
     sizes of loss and gradient. With `rematerialise`, eight recurrences of a block take less than twice the

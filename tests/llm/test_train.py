@@ -210,7 +210,13 @@ def test_nothing_is_saved_of_a_diverged_state(config, tokens, monkeypatch):
 
 @pytest.mark.parametrize(
     "change",
-    [{"num_recur": 1}, {"num_recur": 2}, {"sampled": SampledRecurrences(most=2), "backprop_recurrences": 2}],
+    [
+        pytest.param({"num_recur": 1}, marks=pytest.mark.slow),
+        {"num_recur": 2},
+        pytest.param(
+            {"sampled": SampledRecurrences(most=2), "backprop_recurrences": 2}, marks=pytest.mark.slow
+        ),
+    ],
     ids=["unlooped", "looped", "recurrences without gradient could come, and do not"],
 )
 def test_every_parameter_is_trained(config, tokens, change):

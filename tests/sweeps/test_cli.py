@@ -560,6 +560,7 @@ class TestQuickstart:
 
 
 class TestSurroundings:
+    @pytest.mark.slow
     def test_ascii_locale_without_a_terminal(self, spawn, tiny_results, tmp_path):
         """In a locale of plain ASCII and without TERM every output works, and is plain ASCII."""
         plain = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "TERM": ""}
@@ -580,6 +581,7 @@ class TestSurroundings:
         assert f"package 'llm' is {tmp_path / 'llm'}, not depthlaw's" in done.err
         assert "install depthlaw in an environment of its own" in done.err
 
+    @pytest.mark.slow
     def test_any_folder(self, spawn, tmp_path):
         """Started in a folder without such a name, the same command runs."""
         assert spawn("presets", cwd=tmp_path).status == 0
@@ -612,6 +614,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 class TestStopped:
     """A run that is stopped leaves no process and nothing half-written."""

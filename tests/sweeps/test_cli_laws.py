@@ -224,3 +224,65 @@ def test_a_refused_fit_speaks_of_its_own_law(call, tmp_path):
     done = call("fit", path, "--law", "E + A*n**-a", "--json", tmp_path / "fit.json")
     assert done.status == 1 and "loss = E + A*n**-a" in done.out and "regime" not in done.out
     assert "is not written" in done.err and not (tmp_path / "fit.json").exists()
+
+
+class TestLocal:
+    """`depthlaw local`: exponents between neighbouring depths."""
+
+    @pytest.fixture
+    def bent(self, tmp_path):
+        """Two curves of three seeds: one of slope 1, one that goes from 1 to 3."""
+        made = [
+            {"curve": curve, "seed": seed, "depth": depth, "loss": (1 + seed) * loss}
+            for curve, losses in (("even", (1, 0.5, 0.25)), ("bent", (1, 0.5, 0.0625)))
+            for seed in range(3)
+            for depth, loss in zip((1, 2, 4), losses, strict=True)
+        ]
+        pl.DataFrame(made).write_csv(tmp_path / "bent.csv")
+        return tmp_path / "bent.csv"
+
+    def test_a_row_for_each_pair(self, call, bent):
+        """With the condition, both depths, their mean, the exponent and its interval."""
+        found = rows(call("local", bent, "--by", "curve"))
+        assert found.columns == [
+            *("curve", "shallow", "deep", "depth", "exponent", "lower", "upper", "replicates")
+        ]
+        assert found["curve"].to_list() == ["even", "even", "bent", "bent"]
+        assert found["exponent"].to_list() == pytest.approx([1, 1, 1, 3])
+        assert found["depth"].to_list() == pytest.approx([2**0.5, 8**0.5] * 2)
+        assert found["upper"].to_list() == pytest.approx(found["lower"].to_list())
+        assert found["replicates"].to_list() == [3] * 4
+
+    def test_to_a_file(self, call, bent, tmp_path):
+        """As every table: CSV, Parquet or JSON by its name."""
+        assert call("local", bent, "--by", "curve", "--out", tmp_path / "a.parquet").status == 0
+        assert len(pl.read_parquet(tmp_path / "a.parquet")) == 4
+
+    def test_curves_that_are_mixed_are_refused(self, call, bent):
+        """Two losses of one seed at one depth: status 2, and what to do."""
+        done = call("local", bent)
+        assert done.status == 2
+        assert "has two losses at depth 1" in done.err and "--by" in done.err and "Traceback" not in done.err
+
+    @pytest.mark.parametrize("option", ["--by", "--group"])
+    def test_no_such_column(self, call, bent, option):
+        """Named, with those that there are."""
+        done = call("local", bent, option, "curv")
+        assert done.status == 2 and "column 'curv' is not in the table: it has curve, seed" in done.err
+
+    def test_one_depth(self, call, tmp_path):
+        """There is nothing between one depth and itself: status 1."""
+        (tmp_path / "one.csv").write_text("seed,depth,loss\n0,2,1.5\n1,2,1.4\n")
+        done = call("local", tmp_path / "one.csv")
+        assert done.status == 1 and "no replicate has two depths, so there is no slope" in done.err
+
+    def test_a_table_without_seeds(self, call, tmp_path):
+        """Is one replicate, without ends."""
+        (tmp_path / "a.csv").write_text("depth,loss\n1,1\n2,0.5\n")
+        found = rows(call("local", tmp_path / "a.csv"))
+        assert found.row(0)[3:] == (1.0, float("-inf"), float("inf"), 1)
+
+    def test_diverged_rows_have_no_slope(self, call, tmp_path):
+        """They are left out, whatever their loss says."""
+        (tmp_path / "d.csv").write_text("seed,depth,loss,status\n0,1,1,done\n0,2,0.5,done\n0,4,,diverged\n")
+        assert rows(call("local", tmp_path / "d.csv"))["deep"].to_list() == [2]

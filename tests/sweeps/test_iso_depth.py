@@ -25,7 +25,7 @@ from sweeps.laws import Fit, Huber, LoopedDesign, LoopedLaw, Squares, Status, al
 
 from .iso_depth_grid import BUDGETS, PLANTED, RECURRENCES, WIDTHS, by_law, by_parabolas, runs
 
-QUICK = {"resamples": 60, "starts": 4}
+QUICK = {"resamples": 40, "starts": 4}
 
 
 def best_size(budget, r):
@@ -558,7 +558,7 @@ class TestCommand:
         rows.write_csv(tmp_path / "one.csv")
         by_law(runs(), 0.005, seed=2, phi=0.7).write_csv(tmp_path / "two.csv")
         out = tmp_path / "out"
-        quick = ("--resamples", "60", "--starts", "4")
+        quick = ("--resamples", "40", "--starts", "4")
         files = ("--json", out / "a.json", "--plot", out / "a.png")
         done = call("iso-depth", tmp_path / "one.csv", "--against", tmp_path / "two.csv", *quick, *files)
         assert done.status == 0, done.err
@@ -576,7 +576,7 @@ class TestCommand:
         other = by_law(runs(), 0.005, seed=2, phi=0.7)
         other = other.filter(pl.col("num_recur") > 1).with_columns(injection=pl.lit("additive"))
         pl.concat([rows, other]).write_csv(tmp_path / "both.csv")
-        quick = ("--resamples", "60", "--starts", "4")
+        quick = ("--resamples", "40", "--starts", "4")
         chosen = ("--injection", "linear", "--against-injection", "additive")
         done = call("iso-depth", tmp_path / "both.csv", *chosen, *quick)
         assert done.status == 0 and "worth more in the second grid" in done.out, done.err
@@ -585,7 +585,7 @@ class TestCommand:
         """Where there is no difference, each grid is said and written all the same, and the status is 1."""
         rows.write_csv(tmp_path / "one.csv")
         by_law(runs((1e17, 3e17, 1e18)), 0.005, seed=2).write_csv(tmp_path / "two.csv")
-        quick = ("--resamples", "60", "--starts", "4", "--json", tmp_path / "a.json")
+        quick = ("--resamples", "40", "--starts", "4", "--json", tmp_path / "a.json")
         done = call("iso-depth", tmp_path / "one.csv", "--against", tmp_path / "two.csv", *quick)
         assert done.status == 1 and "the two grids have 1 budget(s) in common" in done.err.splitlines()[-1]
         assert "phi = " in done.out
@@ -597,7 +597,7 @@ class TestCommand:
         rows.with_columns(
             status=pl.when(pl.int_range(pl.len()) == 2).then(pl.lit("diverged")).otherwise("status")
         ).write_csv(tmp_path / "one.csv")
-        done = call("iso-depth", tmp_path / "one.csv", "--resamples", "60", "--starts", "4")
+        done = call("iso-depth", tmp_path / "one.csv", "--resamples", "40", "--starts", "4")
         assert done.status == 1 and "phi = " in done.out
         assert done.err.splitlines()[-1].endswith("1 diverged run(s) are missing from it")
 
@@ -605,7 +605,7 @@ class TestCommand:
         """`fit --law looped` has the objective, the clusters and so the phi of `iso-depth`; of runs that are
         no one grid it says in what they differ."""
         rows.write_csv(tmp_path / "one.csv")
-        options = ("--law", "looped", "--resamples", "60", "--starts", "4", "--json", tmp_path / "fit.json")
+        options = ("--law", "looped", "--resamples", "40", "--starts", "4", "--json", tmp_path / "fit.json")
         assert call("fit", tmp_path / "one.csv", *options).status == 0
         saved = Fit.from_json((tmp_path / "fit.json").read_text())
         assert saved.estimates == pytest.approx(found.free.fit.estimates)

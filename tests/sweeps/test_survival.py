@@ -163,9 +163,14 @@ def in_session(session: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        (signal.SIGTERM, 143),
+    ],
 )
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
     """Ctrl-C, a scheduler's SIGTERM, a closed terminal: running jobs save, the exit status says which."""
     spec = tmp_path / "long.toml"

@@ -13,7 +13,9 @@ from toymodels import (
     KL,
     CohortConfig,
     Correlated,
+    Drifting,
     Evaluation,
+    Independent,
     LearningRate,
     Tied,
     memory_bytes,
@@ -56,6 +58,28 @@ def test_rows_say_what_was_trained(instant):
     assert [row["update_angle"] for row in found] == [None, None, 1.5, 1.5]
     assert all(len(arrays[f"loss_{d}_{k}"]) == len(arrays["steps"]) for d in (1, 2) for k in (0, 1))
     assert len(arrays["step_angles_teacher"]) == 4 and len(arrays["update_angles_teacher"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("teacher", "length", "correlation", "label"),
+    [
+        (Drifting(depth=4, length=0.5), 0.5, math.exp(-0.5), "drifting 0.5, seed 3"),
+        (Drifting(depth=4, length=0.0), 0.0, 0.0, "drifting 0, seed 3"),
+        (Drifting(depth=4, length=math.inf), None, 1.0, "drifting inf, seed 3"),
+        (Tied(depth=4, normal_weights=True), None, 1.0, "tied, seed 3"),
+        (Independent(depth=4, normal_weights=True), 0.0, 0.0, "independent, seed 3"),
+        (Correlated(depth=4, rho=0.5), None, 0.25, "correlated 0.5, seed 3"),
+    ],
+)
+def test_rows_say_how_weights_vary_along_depth(instant, teacher, length, correlation, label):
+    """The correlation length in depths, null where correlation does not fall; the correlation of neighbouring
+    layers; the law of the weights. A job's label tells teachers of one kind apart."""
+    config = dataclasses.replace(SMALL, teacher=teacher)
+    [([row], *_)] = Toy().train([config])
+    assert row["correlation_length"] == length
+    assert row["layer_correlation"] == pytest.approx(correlation)
+    assert row["normal_weights"] is teacher.normal_weights
+    assert Job("toy", config).label == label
 
 
 def test_seeds_trained_together_keep_their_rows(instant):

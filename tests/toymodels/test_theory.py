@@ -113,5 +113,5 @@ def test_no_bend_at_the_ends():
     """Independent teachers have no depth at which they look smooth, tied ones none at which they do not."""
     assert theory.crossover_depth(0.0) == math.inf and theory.crossover_depth(math.inf) == 0
     assert theory.local_exponent(0.0) == 1 and theory.local_exponent(math.inf) == 3
-    with pytest.raises(ValueError, match="length is -1: it must be at least 0"):
-        theory.crossover_depth(-1)
+    with pytest.raises(ValueError, match="length is -1.0: it must be at least 0"):
+        theory.crossover_depth(-1.0)

@@ -260,6 +260,7 @@ def deque_of(tmp_path, *jobs):
 
 
 class TestProcesses:
+    @pytest.mark.slow
     def test_a_killed_process_takes_its_task_alone(self, spec, tmp_path):
         """Its task has died, the other is done, and no process is left."""
         endless, short = job_of(spec, steps=10**9), job_of(spec, seeds=(1,))
@@ -307,6 +308,7 @@ class TestProcesses:
             next(Processes([CORE, CORE]).run(deque_of(tmp_path, *endless), give_up, Stop()))
         no_workers()
 
+    @pytest.mark.slow
     def test_signals_are_the_drivers(self, spec, tmp_path):
         """SIGTERM and SIGINT sent to a worker, as by a terminal or a scheduler to all, do not end it."""
         job = job_of(spec, steps=2000)
@@ -320,6 +322,7 @@ class TestProcesses:
         outcomes = list(Processes([CORE]).run(deque_of(tmp_path, job), feedback, Stop()))
         assert [outcome.status for outcome in outcomes] == [Status.DONE]
 
+    @pytest.mark.slow
     def test_processes_that_do_not_start(self, tmp_path):
         """A script without a main guard, which its processes import, is told so; it does not run for ever."""
         (tmp_path / "tiny.toml").write_text(TINY)

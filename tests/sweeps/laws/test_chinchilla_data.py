@@ -68,6 +68,7 @@ def test_the_exponent_is_fragile(table: dict[str, np.ndarray], found: Fit) -> No
         assert low < other < high
 
 
+@pytest.mark.slow
 def test_the_pairs_bootstrap(table: dict[str, np.ndarray]) -> None:
     """1000 resamples of the 203 runs give a 95 % interval of the depth exponent of about [0.98, 1.8].
 

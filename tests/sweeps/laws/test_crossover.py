@@ -43,8 +43,8 @@ def test_a_planted_bend_is_found():
 def test_one_bend_for_all_correlation_lengths():
     """Losses that depend on ℓλ alone, but for a level of each λ and seed, give the bend in layers a length.
 
-    Five lengths × three seeds × six depths with 3 % of noise: within the interval of 95 %, which is narrower
-    than a factor of 1.3 to each side. With the exponents of theory given.
+    Five lengths × three seeds × six depths with 3 % of noise: within the interval of 99.9 %, which is
+    narrower than a factor of 1.3 to each side. With the exponents of theory given.
     """
     rng = np.random.default_rng(3)
     rows = [
@@ -57,7 +57,7 @@ def test_one_bend_for_all_correlation_lengths():
     names = ("correlation_length", "seed", "depth", "loss")
     table = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
     fixed = {"alpha": 1.0, "beta": 3.0, "L_0": 0.0}
-    found = fit(CrossoverLaw(), table, fix=fixed, group=("correlation_length", "seed"))
+    found = fit(CrossoverLaw(), table, fix=fixed, group=("correlation_length", "seed"), confidence=0.999)
     low, high = found.intervals["l_x"]
     assert low < 1.7 < high and high / low < 1.3**2
 

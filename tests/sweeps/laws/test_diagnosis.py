@@ -262,6 +262,21 @@ def test_clusters_by_run_silence_the_note_on_checkpoints() -> None:
     assert "checkpoint-rows" not in {f.code for f in found.diagnosis}
 
 
+def test_students_of_one_job_are_no_checkpoints() -> None:
+    """A job that trains students of several depths has rows at several FLOPs, each of another model; two rows
+    of one depth at several FLOPs are one model, earlier and later."""
+
+    def codes(depth: np.ndarray) -> set[str]:
+        seed = np.repeat(np.arange(4), 6)
+        flops = np.tile(np.arange(1.0, 7.0), 4)
+        noise = 1 + 0.01 * np.sin(np.arange(24))
+        table = {"job": seed, "seed": seed, "depth": depth, "flops": flops, "loss": noise / depth}
+        return {f.code for f in fit(DepthLaw(), table, fix=NO_FLOOR, interval="none").diagnosis}
+
+    assert "checkpoint-rows" not in codes(np.tile([1.0, 2, 3, 4, 6, 8], 4))
+    assert "checkpoint-rows" in codes(np.tile([1.0, 1, 2, 2, 4, 4], 4))
+
+
 def test_the_status_has_its_own_finding() -> None:
     """A status that is not "converged" comes with the finding that explains it."""
     expected = {"at-bound": Status.AT_BOUND, "degenerate": Status.DEGENERATE, "failed": Status.FAILED}
