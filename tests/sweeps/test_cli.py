@@ -17,7 +17,7 @@ import pytest
 from sweeps._files import is_temporary
 from sweeps._store import Store
 
-from .conftest import COMMAND, trained
+from .conftest import COMMAND, PATIENCE, trained
 
 HEAVY = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "polars", "matplotlib", "diffrax")
 
@@ -599,12 +599,13 @@ def children(parent: int) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether none of the processes runs any more, five seconds from now at the latest."""
-    for _ in range(100):
-        if not any(_runs(pid) for pid in pids):
-            return True
+    """Whether none of the processes runs any more; waits for it."""
+    waited = time.monotonic()
+    while any(_runs(pid) for pid in pids):
+        if time.monotonic() - waited > PATIENCE:
+            return False
         time.sleep(0.05)
-    return False
+    return True
 
 
 def _runs(pid: int) -> bool:
@@ -628,7 +629,7 @@ class TestStopped:
                 workers: list[int] = []
                 waited = time.monotonic()
                 while len(workers) < 2 or not ready():
-                    assert process.poll() is None and time.monotonic() - waited < 100
+                    assert process.poll() is None and time.monotonic() - waited < PATIENCE
                     workers = children(process.pid)
                     time.sleep(0.05)
                 yield process, workers
@@ -654,7 +655,7 @@ class TestStopped:
 
         with self.running(self.endless(tiny_file, tmp_path), out, one_of_each) as (process, workers):
             os.killpg(process.pid, signal.SIGINT)
-            err = process.communicate(timeout=60)[1]
+            err = process.communicate(timeout=PATIENCE)[1]
             assert process.returncode == 130
             assert gone(workers)
         said = err.splitlines()
@@ -681,7 +682,7 @@ class TestStopped:
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
             said = process.stderr.read()
-            assert process.wait(timeout=10) == 130
+            assert process.wait(timeout=PATIENCE) == 130
             assert said == "depthlaw: stopped by SIGINT; the same command goes on from there\n"
             assert gone(workers)
 
@@ -692,7 +693,7 @@ class TestStopped:
             workers,
         ):
             process.send_signal(signal.SIGTERM)
-            err = process.communicate(timeout=60)[1]
+            err = process.communicate(timeout=PATIENCE)[1]
             assert process.returncode == 143 and "stopped by SIGTERM" in err and "Traceback" not in err
             assert gone(workers)
 

@@ -27,6 +27,7 @@ from sweeps._signals import Stopped
 from sweeps._spec import load_spec
 from sweeps._store import Locked, Store
 from sweeps.executors import Executor, InProcess, Outcome, Processes, Slot, Status, Task, Tick
+from tests.sweeps.conftest import PATIENCE
 from toymodels import _train, total_flops
 
 TWO = [Slot((core,)) for core in (_machine.available_cores() * 2)[:2]]
@@ -59,7 +60,7 @@ def assert_no_workers() -> None:
     """No process of ours is left; the pool's own thread may be the one that takes note of its end."""
     waited = time.monotonic()
     while multiprocessing.active_children():
-        assert time.monotonic() - waited < 5
+        assert time.monotonic() - waited < PATIENCE
         time.sleep(0.01)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from sweeps._files import is_temporary
 from sweeps._store import Store
-from tests.sweeps.conftest import COMMAND, trained
+from tests.sweeps.conftest import COMMAND, PATIENCE, trained
 
 KILLS = 20
 SPEC = """
@@ -154,7 +154,7 @@ def assert_gone(session: int) -> None:
     """No process of the run is left; what the kill has orphaned may take a moment."""
     waited = time.monotonic()
     while left := in_session(session):
-        assert time.monotonic() - waited < 20, [command(pid) for pid in left]
+        assert time.monotonic() - waited < PATIENCE, [command(pid) for pid in left]
         time.sleep(0.05)
 
 
@@ -181,7 +181,7 @@ def test_a_signal_saves_and_stops(tmp_path, number, status, workers):
         assert run.poll() is None
         time.sleep(0.1)
     os.killpg(run.pid, number)
-    said = run.communicate(timeout=60)[1].decode()
+    said = run.communicate(timeout=PATIENCE)[1].decode()
     assert run.returncode == status, said
     assert said.splitlines()[-1] == f"depthlaw: stopped by {number.name}; the same command goes on from there"
     assert any((out / "jobs").glob("*/checkpoint")) and not any((out / "jobs").glob("*/record.json"))

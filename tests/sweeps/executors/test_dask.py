@@ -14,7 +14,7 @@ import pytest
 from sweeps._jobs import SCHEMA_VERSION
 from sweeps._store import Store
 from sweeps.executors._dask import _code_version, pack, unpack
-from tests.sweeps.conftest import COMMAND
+from tests.sweeps.conftest import COMMAND, PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -62,9 +62,6 @@ _training.Checkpoints = Resting
 """Lets workers save after every segment, however long that takes; segments are short, so that a job has many
 left when its first checkpoints come, on however fast a machine."""
 
-CLOSE_SECONDS = 5.0
-"""Workers look every segment of a second at whether their task is still wanted."""
-
 
 @pytest.fixture
 def distributed(tmp_path, monkeypatch):
@@ -84,7 +81,7 @@ class Cluster:
         described = folder / f"scheduler-{time.monotonic_ns()}.json"
         arguments = ("--port", "0", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", described)
         self.scheduler = self.start("scheduler", *arguments, **environment)
-        wait_until(lambda: described.exists() and described.read_text().endswith("}"), 30)
+        wait_until(lambda: described.exists() and described.read_text().endswith("}"))
         self.address = json.loads(described.read_text())["address"]
 
     def add_worker(self, *options, **environment):
@@ -181,10 +178,10 @@ def resumed(out):
     return [step for record in Store(out).records() for step in record["provenance"]["resumed"]]
 
 
-def wait_until(happened, seconds):
+def wait_until(happened):
     began = time.monotonic()
     while not happened():
-        assert time.monotonic() - began < seconds
+        assert time.monotonic() - began < PATIENCE
         time.sleep(0.05)
 
 
@@ -230,10 +227,10 @@ def test_a_lost_worker(distributed, long_file, long_results, tmp_path):
         cluster.add_worker()
         with driven(long_file, "--out", out, "--scheduler", cluster.address) as driver:
             for i in range(2):
-                wait_until(lambda least=4 + 4 * i: saved(out, least), 40)
+                wait_until(lambda least=4 + 4 * i: saved(out, least))
                 cluster.add_worker()
                 cluster.workers[i].kill()
-            said = driver.communicate(timeout=60)[1]
+            said = driver.communicate(timeout=PATIENCE)[1]
             assert driver.returncode == 0, said
     finally:
         cluster.close()
@@ -254,20 +251,20 @@ def test_a_lost_driver(cluster, long_file, long_results, tmp_path, number):
     out = tmp_path / "out"
     arguments = (long_file, "--out", out, "--scheduler", cluster.address)
     with driven(*arguments) as driver:
-        wait_until(lambda: saved(out, 4), 40)
+        wait_until(lambda: saved(out, 4))
         driver.send_signal(number)
-        said = driver.communicate(timeout=30)[1]
+        said = driver.communicate(timeout=PATIENCE)[1]
     if number == signal.SIGTERM:
         assert driver.returncode == 143, said
         assert said.splitlines()[-1] == "depthlaw: stopped by SIGTERM; the same command goes on from there"
         assert "Traceback" not in said
     with distributed.Client(cluster.address, set_as_default=False) as client:
-        wait_until(lambda: not any(client.run(busy).values()), CLOSE_SECONDS)
-        wait_until(lambda: client.run_on_scheduler(held) == [], CLOSE_SECONDS)
+        wait_until(lambda: not any(client.run(busy).values()))
+        wait_until(lambda: client.run_on_scheduler(held) == [])
     begun = saved(out)
     assert begun
     with driven(*arguments) as driver:
-        said = driver.communicate(timeout=60)[1]
+        said = driver.communicate(timeout=PATIENCE)[1]
         assert driver.returncode == 0, said
     assert results(out) == long_results
     assert len(resumed(out)) == len(begun) and max(resumed(out)) > 1
@@ -277,22 +274,22 @@ def test_a_lost_scheduler(cluster, long_file, long_results, tmp_path):
     """The scheduler is killed: a sentence, status 1; on another cluster the same command goes on."""
     out = tmp_path / "out"
     with driven(long_file, "--out", out, "--scheduler", cluster.address) as driver:
-        wait_until(lambda: saved(out, 4), 40)
+        wait_until(lambda: saved(out, 4))
         cluster.scheduler.kill()
-        said = driver.communicate(timeout=20)[1]
+        said = driver.communicate(timeout=PATIENCE)[1]
     assert driver.returncode == 1
     sentence = "the Dask scheduler is gone: the same command goes on from the last checkpoints"
     assert said.splitlines()[-1] == f"depthlaw: {sentence}"
     assert "Traceback" not in said and "distributed" not in said
     for worker in cluster.workers:
-        worker.wait(CLOSE_SECONDS)
+        worker.wait(PATIENCE)
     begun = saved(out)
     another = Cluster(tmp_path)
     try:
         another.add_worker()
         another.add_worker()
         with driven(long_file, "--out", out, "--scheduler", another.address) as driver:
-            said = driver.communicate(timeout=60)[1]
+            said = driver.communicate(timeout=PATIENCE)[1]
             assert driver.returncode == 0, said
     finally:
         another.close()
@@ -459,9 +456,9 @@ class TestBatchSystem:
         try:
             arguments = (long_file, "--out", out, "--cluster", "slurm", "--workers", "1")
             with driven(*arguments) as driver:
-                wait_until(lambda: saved(out, 4), 40)
+                wait_until(lambda: saved(out, 4))
                 os.killpg(int((queue / "1.pid").read_text()), signal.SIGKILL)
-                said = driver.communicate(timeout=90)[1]
+                said = driver.communicate(timeout=PATIENCE)[1]
                 assert driver.returncode == 0, said
             assert results(out) == long_results
             assert resumed(out) and max(resumed(out)) > 1

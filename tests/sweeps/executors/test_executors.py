@@ -33,7 +33,7 @@ from sweeps.executors import (
     choose,
     slots,
 )
-from tests.sweeps.conftest import TINY
+from tests.sweeps.conftest import PATIENCE, TINY
 from toymodels import KL, CohortConfig, Tied, split
 
 CORE = Slot((_machine.available_cores()[0],))
@@ -53,7 +53,7 @@ def no_workers():
     """No process of ours is left."""
     waited = time.monotonic()
     while multiprocessing.active_children():
-        assert time.monotonic() - waited < 5
+        assert time.monotonic() - waited < PATIENCE
         time.sleep(0.01)
 
 
@@ -334,7 +334,7 @@ class TestProcesses:
             "run_sweep(load_spec('tiny.toml'), Path('out'), Lines(Console()), where=Where(workers=2))\n"
         )
         done = subprocess.run(
-            [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+            [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].startswith(
