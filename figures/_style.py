@@ -8,9 +8,15 @@ import matplotlib
 from matplotlib.figure import Figure
 
 # Okabe & Ito's palette: told apart by colour-blind readers.
-BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
-TEACHER_COLOURS = {"independent": BLUE, "tied": ORANGE, "correlated": GREEN, "flow": RED}
-TEACHER_MARKERS = {"independent": "o", "tied": "s", "correlated": "^", "flow": "D"}
+BLUE, ORANGE, GREEN, RED, PINK, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#666666"
+TEACHER_COLOURS = {
+    "independent": BLUE,
+    "tied": ORANGE,
+    "correlated": GREEN,
+    "flow": RED,
+    "drifting": "#CC79A7",
+}
+TEACHER_MARKERS = {"independent": "o", "tied": "s", "correlated": "^", "flow": "D", "drifting": "v"}
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,

@@ -55,7 +55,7 @@ def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
     panels = []
     for teacher in table["teacher"].unique(maintain_order=True):
         rows = table.filter(pl.col("teacher") == teacher)
-        for column in ("rho", "steps", "temperature"):
+        for column in ("rho", "correlation_length", "steps", "temperature"):
             if rows[column].null_count() == 0:
                 rows = rows.filter(pl.col(column) == rows[column].max())
         if rows.select("seed", "depth").is_duplicated().any():

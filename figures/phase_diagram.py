@@ -10,6 +10,7 @@ seconds. This project's own result; the two ends are arXiv:2602.05970's.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from matplotlib.figure import Figure
 from figures import _style
 from sweeps._config import ConfigError
 from sweeps._formats import read_table
+from sweeps._language_models import meets
 from sweeps._source import open_source
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable, fail
@@ -101,8 +103,11 @@ class Diagram:
         return float(np.interp(angle, angles, alphas, left=np.nan, right=np.nan))
 
 
-def load(table: Path) -> pl.DataFrame:
-    """Rows that are done, with the correlation length inf where it is null; says what it leaves out."""
+def load(table: Path, only: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows that are done and meet all of `only`, with the correlation length inf where it is null.
+
+    Raises ConfigError where there are none, or where they are no one condition.
+    """
     rows = open_source(table, "depth").table
     needed = ("correlation_length", "steps", "seed", "depth", "loss", "teacher_update_angle")
     for name in needed:
@@ -110,13 +115,27 @@ def load(table: Path) -> pl.DataFrame:
             raise ConfigError(f"{table} has no column {name!r}: give it a sweep over the correlation length")
     if "status" in rows.columns:
         rows = rows.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
+    for condition in only:
+        if condition.partition("=")[0] not in rows.columns:
+            raise ConfigError(f"--only {condition!r}: it must be COLUMN=VALUE, with a column of {table}")
+        rows = rows.filter(
+            pl.Series([meets(row, condition) for row in rows.iter_rows(named=True)], dtype=pl.Boolean)
+        )
     if rows.is_empty():
         raise ConfigError(f"{table} has no finished students to draw")
-    rows = rows.with_columns(pl.col("correlation_length").cast(pl.Float64).fill_null(math.inf))
+    try:
+        rows = rows.with_columns(pl.col("correlation_length", "teacher_update_angle").cast(pl.Float64))
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"{table}: correlation_length or teacher_update_angle: {error}") from None
+    if "layer_correlation" in rows.columns:
+        rough = rows.filter(pl.col("correlation_length").is_null() & (pl.col("layer_correlation") < 1))
+        if len(rough):
+            raise ConfigError(f"{table} has {len(rough)} rows of teachers without a correlation length")
+    rows = rows.with_columns(pl.col("correlation_length").fill_null(math.inf))
     if rows.select("correlation_length", "steps", "seed", "depth").is_duplicated().any():
         raise ConfigError(
-            f"{table} has several students of one correlation length, training time, seed and depth: draw "
-            "one temperature, layer and teacher at a time"
+            f"{table} has several students of one correlation length, training time, seed and depth: choose "
+            "a temperature, layer or teacher with --only COLUMN=VALUE"
         )
     return rows
 
@@ -147,10 +166,12 @@ def compute(rows: pl.DataFrame, marks: list[Mark], source: str) -> Diagram:
     for (length, steps), part in rows.partition_by("correlation_length", "steps", as_dict=True).items():
         try:
             found = fit(DepthLaw(), part, fix={"L_0": 0.0})
+            local = local_exponents_of(
+                part["depth"].to_numpy(), part["loss"].to_numpy(), part["seed"].to_list()
+            )
         except ValueError as error:
             raise ConfigError(f"correlation length {length:g}, {steps} steps: {error}") from error
         angles = part.unique("seed")["teacher_update_angle"].to_numpy()
-        local = local_exponents_of(part["depth"].to_numpy(), part["loss"].to_numpy(), part["seed"].to_list())
         spread = float(np.std(angles, ddof=1)) if angles.size > 1 else 0.0
         conditions.append(
             Condition(float(length), int(steps), found, float(angles.mean()), spread, tuple(local))
@@ -188,8 +209,8 @@ def _phase(figure: Figure, axes: Axes, diagram: Diagram) -> None:
                 values[i, j] = one.alpha
                 reach = (one.interval[1] - one.interval[0]) / 2
                 told = f"{one.alpha:.2f}" + (f"\n±{reach:.2f}" if math.isfinite(reach) else "")
-                light = one.alpha < 2.2
-                axes.text(j, i, told, ha="center", va="center", fontsize=6, color="w" if light else "k")
+                colour = "w" if one.alpha < 2.2 else "k"  # told from what lies below
+                axes.text(j, i, told, ha="center", va="center", fontsize=6, color=colour)
     image = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0.8, vmax=3.2)
     figure.colorbar(image, ax=axes, label="exponent α")
     axes.set_xticks(range(len(diagram.times)), [f"{steps:,}" for steps in diagram.times])
@@ -213,7 +234,14 @@ def _local(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
         reached = [point.depth * one.length for one in between for point in one.local]
         x = np.geomspace(min(reached) / 2, max(reached) * 2, 200)
         square = (x / bend) ** 2
-        axes.plot(x, 1 + 2 * square / (1 + square), color="k", lw=1.2, label="one law for all lengths")
+        ends = ENDS["beta"] - ENDS["alpha"]
+        axes.plot(
+            x,
+            ENDS["alpha"] + ends * square / (1 + square),
+            color="k",
+            lw=1.2,
+            label="one law for all lengths",
+        )
         axes.set_title(f"bend at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length")
     for level in (1, 3):
         axes.axhline(level, color=_style.GREY, lw=0.8, ls=":")
@@ -253,7 +281,11 @@ def _angle(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
             label=mark.name,
         )
     axes.axvline(np.pi / 2, color=_style.GREY, lw=0.8, ls=":")
-    axes.set(xlabel="angle between neighbouring updates (rad)", ylabel="exponent α", ylim=(0, 4))
+    axes.set(
+        xlabel="angle between updates (rad): teachers'; marks: networks' own",
+        ylabel="exponent α",
+        ylim=(0, 4),
+    )
     axes.set_title(f"{diagram.times[-1]:,} steps" + ("; below: probed networks" if diagram.marks else ""))
     if diagram.marks:
         axes.legend(fontsize=6, loc="lower left")
@@ -263,28 +295,33 @@ def _named(length: float) -> str:
     return "∞" if math.isinf(length) else f"{length:g}"
 
 
-def draw(table: Path, out: Path, marks: list[Path]) -> tuple[Diagram, list[Path]]:
+def draw(
+    table: Path, out: Path, marks: Sequence[Path], only: Sequence[str] = ()
+) -> tuple[Diagram, list[Path]]:
     """Draw the figure into the folder `out`; what is drawn, and the files written."""
     found = [mark for path in marks for mark in marks_of(path)]
-    diagram = compute(load(table), found, table.name)
+    diagram = compute(load(table, only), found, table.name)
     return diagram, _style.save(plot(diagram), out, NAME, f"depthlaw sweep {table.name}")
 
 
 def main(
     table: Annotated[Path, typer.Argument(help="Results or table of a sweep over the correlation length.")],
     out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
+    only: Annotated[
+        list[str], typer.Option(metavar="COLUMN=VALUE", help="Rows to draw; repeatable, all must hold.")
+    ] = [],  # noqa: B006  # typer copies it
     mark: Annotated[
         list[Path], typer.Option(help="A probe's networks.csv, to mark its angles; repeatable.")
     ] = [],  # noqa: B006  # typer copies it
 ) -> None:
     """Redraw the figure; the exponents that the marked angles would mean go to standard output."""
     try:
-        diagram, paths = draw(table, out, mark)
+        diagram, paths = draw(table, out, mark, only)
     except (ConfigError, StoreError, BadTable) as error:
         fail(f"{NAME}: {error}", 1)
     for one in diagram.marks:
         alpha = diagram.exponent_at(one.angle)
-        told = f"teachers of that angle have exponent {alpha:.2f}"
+        told = f"students of a teacher of that angle have exponent {alpha:.2f}"
         print(f"{one.name}: {one.angle:.2f} rad; {'beyond all teachers' if math.isnan(alpha) else told}")
     for path in paths:
         print(path)

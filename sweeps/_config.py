@@ -32,13 +32,25 @@ def encode(value: Any) -> Any:
     """A config as dicts, lists, numbers, strings, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = getattr(type(value), "kind", None)
-        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {
+            field.name: INFINITE
+            if field.metadata.get("may_be_infinite") and getattr(value, field.name) == math.inf
+            else encode(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
         return fields if kind is None else {"kind": kind, **fields}
-    if isinstance(value, dict):
-        return {key: encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
-    return INFINITE if isinstance(value, float) and value == math.inf else value
+    return value
+
+
+def plain(table: Any) -> Any:
+    """A table as TOML gives it, before it is decoded, as JSON holds it: infinities are texts."""
+    if isinstance(table, dict):
+        return {key: plain(item) for key, item in table.items()}
+    if isinstance(table, list):
+        return [plain(item) for item in table]
+    return INFINITE if table == math.inf else table
 
 
 def decode(cls: type[T], value: Any, where: str) -> T:

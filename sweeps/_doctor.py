@@ -15,7 +15,7 @@ OURS = ("toymodels", "llm", "sweeps", "figures")
 """Import packages of these plain names; another distribution may own one too."""
 
 DEPENDENCIES = (
-    "depthlaw jax jaxlib equinox optax diffrax optimistix orbax-checkpoint "
+    "depthlaw jax jaxlib equinox optax diffrax lineax optimistix orbax-checkpoint "
     "numpy scipy matplotlib polars typer rich filelock"
 ).split()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps._cells import Exclusions, combinations, overlay, table_of
-from sweeps._config import ConfigError, canonical, decode, encode, nearest
+from sweeps._config import ConfigError, canonical, decode, encode, nearest, plain
 from sweeps._jobs import KINDS, PROVENANCE, kind
 
 PRESETS = Path(__file__).parent / "presets"
@@ -185,11 +185,10 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     config = kind(named).config
 
     configs: dict[Any, None] = {}
-    excluded = Exclusions(encode(source), where)
+    excluded = Exclusions(plain(source), where)
     for label, table in combinations(source, where):
-        if excluded.leaves_out(
-            encode(table)
-        ):  # before its rules are checked: it may be left out for breaking one
+        # Before its rules are checked: it may be left out for breaking one.
+        if excluded.leaves_out(plain(table)):
             continue
         cell: Any = decode(config, table, f"{where} ({label})" if label else where)
         if not excluded.leaves_out(encode(cell)):  # by a default
@@ -203,10 +202,10 @@ def parse_spec(source: dict[str, Any], where: str) -> Spec:
     except ValueError as error:
         raise ConfigError(f"{where}: fit: {error}") from None
     try:
-        canonical(source)
+        canonical(plain(source))
     except (TypeError, ValueError) as error:  # a date, or no number, that a setting has replaced
         raise ConfigError(f"{where} cannot be recorded as JSON: {error}") from None
-    return Spec(name, description, named, tuple(configs), fit, encode(source))
+    return Spec(name, description, named, tuple(configs), fit, plain(source))
 
 
 def _apply_setting(source: dict[str, Any], setting: str) -> None:

@@ -21,7 +21,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 T = TypeVar("T", bound=PyTree)
 
 STEPS_A_LENGTH = 8
-"""An SDE's path has at least so many steps in a correlation length: its variance is then right to 1e-3."""
+"""An SDE's path has at least so many steps in a correlation length: its variance is then right to 3e-3."""
 
 
 def correlation(distance: float, length: float) -> float:
@@ -104,5 +104,5 @@ def check_resolution(length: float, resolution: int) -> None:
     if not resolution * length >= STEPS_A_LENGTH:
         raise ValueError(
             f"length is {length}: a path of {resolution} steps resolves lengths from "
-            f"{STEPS_A_LENGTH / resolution:g} up; raise resolution, or leave it out for the exact form"
+            f"{STEPS_A_LENGTH / resolution} up; raise resolution, or leave it out for the exact form"
         )

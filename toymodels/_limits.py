@@ -60,8 +60,9 @@ class DriftingFlowNetwork(AbstractNetwork):
 
     `path` holds the MLPs at t = k/K, k = 0 … K, scaled so that the flow over t ∈ [0, 1] is the whole network;
     between them weights are interpolated linearly. Solved by Heun's method with a step from each point to the
-    next, of second order in 1/K. A drifting teacher of depth ℓ* is this flow by ℓ* Euler steps, with the
-    weights where they begin. `num_states` must divide K.
+    next: right to order 1/K where the path is as rough as a Brownian one, to 1/K² where it is smooth. A
+    drifting teacher of depth ℓ* is this flow by ℓ* Euler steps, with the weights where they begin.
+    `num_states` must divide K.
     """
 
     head: Float[Array, "vocabulary width"] | None

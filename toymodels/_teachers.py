@@ -158,12 +158,12 @@ class Drifting(Teacher):
     """Weights that follow a stationary Ornstein–Uhlenbeck process along depth (`toymodels.theory`).
 
     length: λ, the correlation length in units of the whole depth. 0 gives `Independent` and inf `Tied`, with
-    normal weights and the same key, bit for bit. Between them the first layer is `Tied`'s, and what is new
-    in every later one is `Independent`'s.
+    normal weights and the same key, bit for bit. Between them the first layer is `Tied`'s.
 
-    resolution: None reads the process in its exact discrete form, which is another path at every depth. A
-    number reads one path of so many steps, solved as an SDE, at t = l/ℓ*: the same at every depth that
-    divides it, so that a deeper teacher refines a shallower one.
+    resolution: None reads the process in its exact discrete form, which is another path at every depth: what
+    is new in every layer but the first is `Independent`'s. A number reads one path of so many steps, solved
+    as an SDE, at t = l/ℓ*: the same at every depth, which must divide it, so that a deeper teacher refines a
+    shallower one.
     """
 
     kind: ClassVar[str] = "drifting"
@@ -188,12 +188,12 @@ class Drifting(Teacher):
     def layers(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
         if self.resolution is not None:
             stride = self.resolution // self.depth
-            return jax.tree.map(lambda w: w[:-1:stride], self.path(key, width, hidden))
+            return jax.tree.map(lambda w: w[:-1:stride], self._path(key, width, hidden))
         if self.length == 0:
             return self.own(key, width, hidden)
         return exact_drift(self.shared(key, width, hidden), self.own(key, width, hidden), self.length)
 
-    def path(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
+    def _path(self, key: PRNGKeyArray, width: int, hidden: int) -> AbstractLayer:
         """The layers at t = k/`resolution`, k = 0 … `resolution`, before the residual scale.
 
         Raises ValueError without a resolution.
@@ -210,7 +210,7 @@ class Drifting(Teacher):
         Raises ValueError without a resolution.
         """
         key_layers, _ = jax.random.split(key)
-        path = self.path(key_layers, width, hidden).scaled(self.time)
+        path = self._path(key_layers, width, hidden).scaled(self.time)
         assert isinstance(path, Euler)
         return DriftingFlowNetwork(head=None, path=path.mlp, num_states=self.depth)
 

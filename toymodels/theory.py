@@ -20,7 +20,7 @@ For unit normals u, u' with that correlation E[relu(u)² relu(u')²] = J(ϑ)/(2�
 
 Every layer has the same mean square g_0(1) = s²v²/2. At lags that are short beside the time that states take
 to turn (q ≈ 1) the mean cosine depends on c_k alone: 1 for tied weights, 0 for independent ones, and for a
-drift c_k = exp(−k/(ℓ*λ)) falls from 1 as 1 − 2k/(ℓ*λ): c_k² to first order, since both matrices drift.
+drift c_k = exp(−k/(ℓ*λ)) it falls from 1 as 1 − (7/3)·k/(ℓ*λ), since J(ϑ)/J(0) = 1 − (2/3)ϑ² + … adds 4/3.
 
 **States.** W₂ has mean 0 and states are what updates add up to, so in a wide network
 
@@ -36,13 +36,14 @@ hardly change, and beyond it they are forgotten, so a layer sees 1/(ℓλ) indep
 
 - ℓλ ≪ 1: a layer can only match the average of many independent pieces. It is off by an amount of order 1/ℓ,
   and errors of ℓ layers add like independent ones: (√ℓ · ℓ⁻¹)² = ℓ⁻¹ in squared error.
-- ℓλ ≫ 1: a layer sees a smooth flow, and once it is learnt is off by ℓ⁻²; the drift within it, of variance
-  1/(ℓλ) a weight, acts through its mean square over a time 1/ℓ, which is of order ℓ⁻²/λ: no larger. So
-  (√ℓ · ℓ⁻²)² = ℓ⁻³.
+- ℓλ ≫ 1: a layer sees weights that hardly change. Their average it can learn; what is left is their variance
+  within the layer, 1/(ℓλ), over a time 1/ℓ: an error of order ℓ⁻²/λ, besides the ℓ⁻² of a smooth flow. Errors
+  of ℓ layers add like independent ones: (√ℓ · ℓ⁻²/λ)² = ℓ⁻³λ⁻².
 
-Both are arXiv:2602.05970's arguments for its two teachers. The crossover is where a student has one layer a
-correlation length, ℓ ≈ 1/λ (`crossover_depth`); if nothing else has a scale, the local exponent is a function
-of ℓλ alone, from 1 to 3.
+Both are arXiv:2602.05970's arguments for its two teachers, the second with the drift in it. For λ < 1 they
+meet where a student has one layer a correlation length, ℓ ≈ 1/λ (`crossover_depth`), and L·ℓ is a function of
+ℓλ alone; the local exponent goes from 1 to 3. For λ > 1 the smooth flow's own error is the larger, and the
+exponent is 3 for every ℓ > 1. What is found does not bear this out along ℓ (LOG.md).
 """
 
 import math
@@ -67,9 +68,10 @@ class MeanField(NamedTuple):
     updates: Numbers
 
     def update_cosines(self, lags: int) -> Numbers:
-        """Mean over l of the cosine between Δh_l and Δh_{l+k}, for k = 1 … `lags`."""
+        """Mean over l of the cosine between Δh_l and Δh_{l+k}, for k = 1 … `lags`; NaN at others."""
         cosines = _cosines(self.updates)
-        return np.array([np.mean(np.diagonal(cosines, lag)) for lag in range(1, lags + 1)])
+        known = [np.mean(np.diagonal(cosines, lag)) for lag in range(1, min(lags + 1, len(cosines)))]
+        return np.array(known + [np.nan] * (lags - len(known)))
 
     @property
     def update_angle(self) -> float:
@@ -128,9 +130,9 @@ def local_exponent(layers_a_length: Float[ArrayLike, "..."]) -> Numbers:
     1 + 2x²/(1 + x²) at x = ℓλ: the slope of L ∝ ℓ⁻¹/(1 + x²), the simplest that joins both sides; what is
     predicted are its ends and the place of the bend, up to a factor of order one.
     """
-    square = np.asarray(layers_a_length, float) ** 2
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isinf(square), 3.0, 1 + 2 * square / (1 + square))
+    with np.errstate(over="ignore", divide="ignore"):
+        inverse = np.asarray(layers_a_length, float) ** -2.0
+    return np.asarray(1 + 2 / (1 + inverse))
 
 
 def _cosines(products: Numbers) -> Numbers:

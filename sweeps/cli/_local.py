@@ -52,15 +52,18 @@ def local(
     parts = rows.partition_by(asked, as_dict=True, maintain_order=True) if asked else {(): rows}
     found = []
     for values, part in parts.items():
-        replicates = list(part.select(groups).iter_rows()) if groups else [()] * len(part)
+        where = "".join(f"{name} = {value}: " for name, value in zip(asked, values, strict=True))
+        if part.select("depth", *groups).is_duplicated().any():
+            told = f"several rows have one {' and '.join(('depth', *groups))}"
+            fail(f"{where}{told}: tell curves apart with --by, replicates with --group", 2)
+        replicates = [", ".join(f"{value}" for value in row) for row in part.select(groups).iter_rows()]
+        replicates = replicates or [""] * len(part)
         try:
             exponents = local_exponents_of(
                 part["depth"].to_numpy(), part["loss"].to_numpy(), replicates, confidence
             )
         except ValueError as error:
-            where = ", ".join(f"{name} = {value}" for name, value in zip(asked, values, strict=True))
-            remedy = "Tell curves apart with --by, replicates with --group"
-            fail(f"{f'{where}: ' if where else ''}{error} {remedy}", 2)
+            raise ConfigError(f"{where}{error}") from None
         found += [dict(zip(asked, values, strict=True)) | one._asdict() for one in exponents]
     if not found:
         fail("no replicate has two depths, so there is no slope", 1)

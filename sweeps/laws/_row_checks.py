@@ -84,15 +84,16 @@ def _runs(law: Law, rows: Rows, table: Mapping[str, Any], clustered: tuple[str, 
             # A job that trains students of many depths has a row for each, whose FLOPs differ.
             told = RUN_SIZE if length == "flops" else ()
             sizes = [size for one in told if (size := _column(table, one, rows)) is not None]
-            per_run: dict[Any, set[Any]] = {}
+            per_model: dict[Any, set[Any]] = {}
             for *key, value in zip(run, *sizes, column, strict=True):
-                per_run.setdefault(tuple(key), set()).add(value)
-            several = sum(len(values) > 1 for values in per_run.values())
-            if several and 2 * several >= len(per_run):
+                per_model.setdefault(tuple(map(str, key)), set()).add(value)
+            runs = {key[0] for key in per_model}
+            several = len({key[0] for key, values in per_model.items() if len(values) > 1})
+            if several and 2 * several >= len(runs):
                 return [
                     Finding(
                         "checkpoint-rows",
-                        f"{several} of {len(per_run)} runs (column {name!r}) have rows at several {length}: "
+                        f"{several} of {len(runs)} runs (column {name!r}) have rows at several {length}: "
                         "checkpoints of one run err together, so intervals are too narrow. Keep each run's "
                         f"last row, or give --group {name}.",
                         (name, length),

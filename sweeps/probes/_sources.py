@@ -1,6 +1,8 @@
 """What `depthlaw probe` can be given, as sources of hidden states."""
 
+import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,8 +249,12 @@ def _teachers_of(
 
 def _of_teacher(config: "CohortConfig") -> dict[str, Any]:
     """What the teacher's config says of it but its depth."""
-    fields = {key: value for key, value in encode(config.teacher).items() if key not in ("depth", "kind")}
-    return {"teacher": config.teacher.kind, **fields}
+    told = [field.name for field in dataclasses.fields(config.teacher) if field.name != "depth"]
+    values = {name: getattr(config.teacher, name) for name in told}
+    # A column of a table is numbers: without an infinite one, which a tied teacher's length is.
+    return {"teacher": config.teacher.kind} | {
+        name: None if value == math.inf else value for name, value in values.items()
+    }
 
 
 def _toy(

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from matplotlib import pyplot
 from typer.testing import CliRunner
 
 from figures import phase_diagram
@@ -107,7 +106,6 @@ def test_what_is_on_it(file, probed):
     bend = diagram.crossover.estimates["l_x"]
     assert np.interp(bend, *curve.get_data()) == pytest.approx(2, abs=0.01)
     assert angle.get_legend_handles_labels()[1] == ["models, r = 1", "models, r = 4"]
-    pyplot.close(figure)
 
 
 def test_twice_the_same(file, probed, tmp_path):
@@ -132,6 +130,11 @@ def test_ends_alone_have_no_bend(tmp_path):
         (lambda rows: rows.with_columns(status=pl.lit("diverged")), "has no finished students to draw"),
         (lambda rows: pl.concat([rows, rows[:1]]), "has several students of one correlation length"),
         (lambda rows: rows.filter(pl.col("depth") == 2), "correlation length 0, 100 steps: "),
+        (
+            lambda rows: rows.with_columns(pl.col("correlation_length").cast(pl.String).fill_null("long")),
+            "correlation_length or teacher_update_angle: ",
+        ),
+        (lambda rows: rows.with_columns(layer_correlation=0.5), "rows of teachers without a correlation"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(tmp_path, change, message):
@@ -139,6 +142,20 @@ def test_what_cannot_be_drawn_is_said(tmp_path, change, message):
     change(table()).write_csv(path := tmp_path / "bad.csv")
     done = CliRunner().invoke(_app(), [str(path), "--out", str(tmp_path)])
     assert done.exit_code == 1 and message in done.output
+
+
+def test_one_condition_of_several(tmp_path):
+    """--only chooses among students that differ in more than length, training, seed and depth."""
+    rows = table()
+    both = [
+        rows.with_columns(layer=pl.lit(name), loss=pl.col("loss") * k) for name, k in (("a", 1), ("b", 2))
+    ]
+    pl.concat(both).write_csv(path := tmp_path / "both.csv")
+    drawn, _ = draw(path, tmp_path, [], ["layer=b"])
+    alone = compute(rows.with_columns(pl.col("correlation_length").fill_null(math.inf)), [], "made")
+    assert [one.alpha for one in drawn.conditions] == pytest.approx([one.alpha for one in alone.conditions])
+    done = CliRunner().invoke(_app(), [str(path), "--out", str(tmp_path), "--only", "layr=b"])
+    assert done.exit_code == 1 and "it must be COLUMN=VALUE, with a column of" in done.output
 
 
 def test_no_probe_is_said(file, tmp_path):
@@ -151,7 +168,7 @@ def test_exponents_of_marks_are_printed(file, probed, tmp_path):
     """What teachers of such angles have, or that there are none."""
     done = CliRunner().invoke(_app(), [str(file), "--out", str(tmp_path), "--mark", str(probed)])
     assert done.exit_code == 0, done.output
-    assert "models, r = 1: 1.30 rad; teachers of that angle have exponent 1." in done.output
+    assert "models, r = 1: 1.30 rad; students of a teacher of that angle have exponent 1." in done.output
 
 
 def _app():

@@ -273,6 +273,7 @@ class TestWhatAStepIsGiven:
         train(dataclasses.replace(config, seed=4), tokens=tokens[1])
         assert not np.array_equal(calls[0][0], calls[10][0])
 
+    @pytest.mark.slow
     def test_truncation_runs_all_recurrences(self, config, tokens, calls):
         """With k = 1 of r = 3 kept, the first loss is that of the untrained model at three recurrences; that
         of the kept one alone is another."""

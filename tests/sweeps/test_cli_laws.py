@@ -262,7 +262,11 @@ class TestLocal:
         """Two losses of one seed at one depth: status 2, and what to do."""
         done = call("local", bent)
         assert done.status == 2
-        assert "has two losses at depth 1" in done.err and "--by" in done.err and "Traceback" not in done.err
+        assert (
+            "several rows have one depth and seed" in done.err
+            and "--by" in done.err
+            and "Traceback" not in done.err
+        )
 
     @pytest.mark.parametrize("option", ["--by", "--group"])
     def test_no_such_column(self, call, bent, option):

@@ -321,3 +321,8 @@ class TestInfinity:
         """Other infinities and other fields are refused."""
         with pytest.raises(ConfigError, match=message):
             decode(CohortConfig, {"teacher": {"kind": "drifting"} | table}, "spec")
+
+    def test_an_infinity_of_another_field_is_no_json(self):
+        """Made in Python, it is refused where it would be written, not where it is read again."""
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            canonical(CohortConfig(teacher=Independent(residual_scale=math.inf)))

@@ -436,6 +436,16 @@ def test_teachers_of_a_spec(call, tiny, tmp_path):
     assert (out / "hidden_states.pdf").exists()
 
 
+def test_what_a_row_says_of_a_drifting_teacher():
+    """The correlation length is a number, blank where it is infinite: a column of numbers, not of texts."""
+    from sweeps.probes._sources import _of_teacher
+    from toymodels import CohortConfig, Drifting
+
+    told = [_of_teacher(CohortConfig(teacher=Drifting(length=length))) for length in (0.5, float("inf"))]
+    assert [one["length"] for one in told] == [0.5, None]
+    assert told[0]["teacher"] == "drifting" and "depth" not in told[0]
+
+
 @pytest.mark.slow
 def test_students_of_a_sweep(call, tiny, tmp_path):
     """`probe DIR` probes the teacher of each seed once and every student, or those that --only names."""

@@ -46,11 +46,12 @@ def assert_is_mean(draws, expected, relative):
 def test_states_and_updates_are_as_expected(name):
     """⟨h_l, h_l'⟩ and ⟨Δh_l, Δh_l'⟩ of teachers of width 48 are the mean field's, for every pair of layers.
 
-    Corrections are of order 1/width: 3 % of the largest are allowed besides the scatter of 8 teachers.
+    Corrections are of order 1/width: 3 % of the largest update, and of how far the squared length of a state
+    goes, are allowed besides the scatter of 8 teachers.
     """
     expected = theory.mean_field(TEACHERS[name], WIDTH)
     states, updates = simulated(name)
-    assert_is_mean(states, expected.states, 0.03)
+    assert_is_mean(states - 1, expected.states - 1, 0.03)
     assert_is_mean(updates, expected.updates, 0.03)
 
 
@@ -100,13 +101,30 @@ def test_the_kernel_is_the_mean():
         assert product.mean() == pytest.approx(1.5 * theory.relu_square_kernel(angle), abs=5 * error)
 
 
-@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_where_the_exponent_bends(length, layers):
+@given(st.floats(1e-3, 1e3), st.floats(1e-6, 1e6))
+def test_where_the_exponent_bends(length, ratio):
     """One layer a correlation length is the crossover, whose exponent is 2; below it less, above it more."""
     crossover = theory.crossover_depth(length)
+    exponent = float(theory.local_exponent(ratio * crossover * length))
+    assert 1 <= exponent <= 3
+    if ratio < 0.99:
+        assert exponent < 2
+    if ratio > 1.01:
+        assert exponent > 2
     assert theory.local_exponent(crossover * length) == pytest.approx(2)
-    x = layers / 1e3
-    assert 1 <= theory.local_exponent(x) <= theory.local_exponent(2 * x) <= 3
+
+
+def test_how_the_cosine_falls():
+    """Between states that hardly turn, by (7/3)·k/(ℓ*λ) at first: c_k·J(ϑ)/J(0) at cos ϑ = c_k."""
+    c = 1 - 1e-5
+    assert (1 - c * theory.relu_square_kernel(math.acos(c))) / 1e-5 == pytest.approx(7 / 3, rel=1e-2)
+
+
+def test_one_layer_has_no_neighbour():
+    """Cosines that no two updates have are NaN."""
+    found = theory.mean_field(Tied(depth=1), WIDTH)
+    assert np.isnan(found.update_cosines(2)).all() and math.isnan(found.update_angle)
+    assert np.isnan(theory.mean_field(Tied(depth=2), WIDTH).update_cosines(2)).tolist() == [False, True]
 
 
 def test_no_bend_at_the_ends():

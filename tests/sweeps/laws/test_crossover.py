@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweeps.laws import CrossoverLaw, fit, local_exponents, local_exponents_of
+from sweeps.laws import CrossoverLaw, LogSquares, evaluate, fit, local_exponents, local_exponents_of
+from sweeps.laws._problem import build
+from sweeps.laws._table import read
 
 DEPTH = np.geomspace(1, 256, 17)
 
@@ -24,12 +26,47 @@ def loss(depth, c=1.0, alpha=1.0, beta=3.0, bend=10.0):
     log_bend=st.floats(math.log(0.1), math.log(1000)),
 )
 def test_the_local_exponent_goes_from_one_to_the_other(alpha, rise, log_bend):
-    """Between depths ever nearer to one another it is alpha + (beta − alpha)x²/(1 + x²), x = l/l_x."""
+    """Between depths ever nearer to one another the law's slope is alpha + (beta − alpha)x²/(1 + x²) at x =
+    l/l_x: as `loss` above, which the law is to the last digits."""
     bend, beta = math.exp(log_bend), alpha + rise
     near = DEPTH[:, None] * np.array([1 - 1e-4, 1 + 1e-4])
-    slopes = [local_exponents(pair, loss(pair, 2.0, alpha, beta, bend))[1][0] for pair in near]
+    values = {"c": 2.0, "alpha": alpha, "beta": beta, "l_x": bend, "L_0": 0.0}
+    of_law = evaluate(CrossoverLaw().formula, {"depth": near.ravel()} | values).reshape(near.shape)
+    np.testing.assert_allclose(of_law, loss(near, 2.0, alpha, beta, bend), rtol=1e-12)
+    slopes = [local_exponents(depths, losses)[1][0] for depths, losses in zip(near, of_law, strict=True)]
     x = (DEPTH / bend) ** 2
     np.testing.assert_allclose(slopes, alpha + rise * x / (1 + x), atol=1e-6)
+
+
+@given(alpha=st.floats(0.2, 2), rise=st.floats(0.2, 3), log_bend=st.floats(0, 5), floor=st.floats(0, 1))
+def test_derivatives_are_exact(alpha, rise, log_bend, floor):
+    """The derivative of each log L by each coordinate is the central difference over 1e-5, to its error."""
+    law = CrossoverLaw()
+    problem = build(law, law.parameters, read(law, {"depth": DEPTH, "loss": loss(DEPTH)}), LogSquares(), ())
+    values = {"c": 2.0, "alpha": alpha, "beta": alpha + rise, "l_x": math.exp(log_bend), "L_0": floor}
+    theta = np.array([problem.parameter(name).coordinate(values[name]) for name in problem.free])
+    point = problem.at(theta[None])
+    for k, name in enumerate(problem.free):
+        h = 1e-5 * (floor + 1e-6 if name == "L_0" else 1.0)
+        moved = problem.at(theta + h * np.array([[1.0], [-1.0]]) * (np.arange(theta.size) == k))
+        if floor < h:
+            continue
+        expected = (moved.residual[0] - moved.residual[1]) / (2 * h)
+        size = max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(point.jacobian[0, k], expected, rtol=0, atol=1e-6 * size)
+
+
+@pytest.mark.parametrize("factor", [0.01, 7.0])
+def test_the_bend_has_the_unit_of_depth(factor):
+    """Depth in another unit moves l_x by the factor, c by its power, and nothing else."""
+    noisy = loss(DEPTH, 0.3, 0.8, 2.9, 12.0) * np.exp(0.01 * np.sin(7 * np.arange(DEPTH.size)))
+    one, other = (
+        fit(CrossoverLaw(), {"depth": DEPTH * k, "loss": noisy}, fix={"L_0": 0.0}, interval="none").estimates
+        for k in (1.0, factor)
+    )
+    assert other["l_x"] == pytest.approx(factor * one["l_x"], rel=1e-5)
+    assert (other["alpha"], other["beta"]) == pytest.approx((one["alpha"], one["beta"]), rel=1e-5)
+    assert other["c"] == pytest.approx(one["c"] * factor ** one["alpha"], rel=1e-4)
 
 
 def test_a_planted_bend_is_found():

@@ -12,7 +12,8 @@ from sweeps.laws._problem import build
 from sweeps.laws._table import read
 
 OWN = OwnLaw("E + A * exp(-rate * depth) + B * width**-b", ("depth", "width"))
-EVERY = [*(law() for law in LAWS.values()), OWN]
+# Not the one that bends: drawn at random it is mostly a straight line. test_crossover.py holds it to them.
+EVERY = [*(law() for name, law in LAWS.items() if name != "crossover"), OWN]
 every = pytest.mark.parametrize("law", EVERY, ids=[law.name for law in EVERY])
 OBJECTIVES = st.sampled_from([LogSquares(), Squares(), Huber(1e-3), Huber(1e-3, 10.0), Huber(0.1)])
 RANGES = {
