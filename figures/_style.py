@@ -14,7 +14,7 @@ TEACHER_COLOURS = {
     "tied": ORANGE,
     "correlated": GREEN,
     "flow": RED,
-    "drifting": "#CC79A7",
+    "drifting": PINK,
 }
 TEACHER_MARKERS = {"independent": "o", "tied": "s", "correlated": "^", "flow": "D", "drifting": "v"}
 

@@ -76,7 +76,6 @@ class Diagram:
     conditions: tuple[Condition, ...]
     crossover: Fit | None
     marks: tuple[Mark, ...]
-    source: str
 
     @property
     def lengths(self) -> list[float]:
@@ -152,7 +151,10 @@ def marks_of(table: Path) -> list[Mark]:
     parts = rows.partition_by("num_recur", as_dict=True) if "num_recur" in rows.columns else {("",): rows}
     found = []
     for (recur,), part in sorted(parts.items(), key=lambda item: str(item[0])):
-        angles = part["bulk_update_angle"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
+        try:
+            angles = part["bulk_update_angle"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
+        except pl.exceptions.PolarsError as error:
+            raise ConfigError(f"{table}: bulk_update_angle: {error}") from None
         if angles.size:
             several = len(parts) > 1 and recur is not None
             told = f"{name}, r = {recur}" if several else name
@@ -160,8 +162,8 @@ def marks_of(table: Path) -> list[Mark]:
     return found
 
 
-def compute(rows: pl.DataFrame, marks: list[Mark], source: str) -> Diagram:
-    """Fits of every condition, and of the crossover. Raises ConfigError where a condition has no fit."""
+def compute(rows: pl.DataFrame, marks: Sequence[Mark] = ()) -> Diagram:
+    """Fits of every condition, and of the crossover. Raises ConfigError where one cannot be fitted."""
     conditions = []
     for (length, steps), part in rows.partition_by("correlation_length", "steps", as_dict=True).items():
         try:
@@ -184,8 +186,11 @@ def compute(rows: pl.DataFrame, marks: list[Mark], source: str) -> Diagram:
     ).with_columns(depth=pl.col("depth") * pl.col("correlation_length"))
     crossover = None
     if not between.is_empty():
-        crossover = fit(CrossoverLaw(), between, fix=ENDS, group=("correlation_length", "seed"))
-    return Diagram(tuple(conditions), crossover, tuple(marks), source)
+        try:
+            crossover = fit(CrossoverLaw(), between, fix=ENDS, group=("correlation_length", "seed"))
+        except ValueError as error:
+            raise ConfigError(f"one law for all correlation lengths: {error}") from error
+    return Diagram(tuple(conditions), crossover, tuple(marks))
 
 
 def plot(diagram: Diagram) -> Figure:
@@ -300,7 +305,7 @@ def draw(
 ) -> tuple[Diagram, list[Path]]:
     """Draw the figure into the folder `out`; what is drawn, and the files written."""
     found = [mark for path in marks for mark in marks_of(path)]
-    diagram = compute(load(table, only), found, table.name)
+    diagram = compute(load(table, only), found)
     return diagram, _style.save(plot(diagram), out, NAME, f"depthlaw sweep {table.name}")
 
 

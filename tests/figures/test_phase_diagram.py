@@ -59,7 +59,7 @@ def probed(tmp_path):
 def test_each_condition_has_its_exponent(file):
     """α of every λ and training time is that of its rows; at the ends of the longest training it is 1 and 3,
     and it rises with λ; before, it is 1 everywhere."""
-    diagram = compute(load(file), [], "made")
+    diagram = compute(load(file))
     assert diagram.lengths == list(LENGTHS) and diagram.times == [100, 1000]
     assert [one.alpha for one in diagram.conditions if one.steps == 100] == pytest.approx([1] * 5, abs=0.05)
     alphas = [one.alpha for one in diagram.longest]
@@ -72,14 +72,14 @@ def test_each_condition_has_its_exponent(file):
 
 def test_one_bend_for_all_lengths(file):
     """The crossover that was planted, in student layers a correlation length, from all finite lengths."""
-    found = compute(load(file), [], "made").crossover
+    found = compute(load(file)).crossover
     low, high = found.intervals["l_x"]
     assert low < BEND < high and high < 1.2 * low
 
 
 def test_exponents_at_an_angle(file):
     """By straight lines between conditions of the longest training; none beyond them."""
-    diagram = compute(load(file), [], "made")
+    diagram = compute(load(file))
     first, second = diagram.longest[1], diagram.longest[2]
     between = diagram.exponent_at((first.angle + second.angle) / 2)
     assert between == pytest.approx((first.alpha + second.alpha) / 2)
@@ -96,7 +96,7 @@ def test_marks_are_groups_of_a_probe(probed):
 def test_what_is_on_it(file, probed):
     """A number for each condition; a curve for each finite length and one for their law; a mark for each
     group of a probe."""
-    diagram = compute(load(file), marks_of(probed), "made")
+    diagram = compute(load(file), marks_of(probed))
     figure = plot(diagram)
     phase, local, angle = figure.axes[:3]
     assert len(phase.texts) == 10 and phase.texts[0].get_text().startswith("1.0")
@@ -152,7 +152,7 @@ def test_one_condition_of_several(tmp_path):
     ]
     pl.concat(both).write_csv(path := tmp_path / "both.csv")
     drawn, _ = draw(path, tmp_path, [], ["layer=b"])
-    alone = compute(rows.with_columns(pl.col("correlation_length").fill_null(math.inf)), [], "made")
+    alone = compute(rows.with_columns(pl.col("correlation_length").fill_null(math.inf)))
     assert [one.alpha for one in drawn.conditions] == pytest.approx([one.alpha for one in alone.conditions])
     done = CliRunner().invoke(_app(), [str(path), "--out", str(tmp_path), "--only", "layr=b"])
     assert done.exit_code == 1 and "it must be COLUMN=VALUE, with a column of" in done.output
