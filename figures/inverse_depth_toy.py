@@ -16,8 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from figures._catalogue import Drawing
+from figures._sweep import Sweep, read_sweep
 from sweeps._config import ConfigError
-from sweeps._store import Store, StoreError
+from sweeps._store import StoreError
+from sweeps._terminal import BadTable
 from sweeps.laws import DepthLaw, Fit, fit
 
 NAME = "inverse_depth_toy"
@@ -38,79 +41,74 @@ class Panel:
     deepest: int
 
 
-def load(results: Path) -> tuple[Store, pl.DataFrame]:
-    """The store and its table; rows that diverged are left out."""
-    store = Store(results)
-    store.spec()
-    return store, store.table().filter(pl.col("status") == "done")
+def load(source: Path) -> Sweep:
+    """A folder of results, or a kept table with its series beside it."""
+    return read_sweep(source)
 
 
-def compute(store: Store, table: pl.DataFrame) -> list[Panel]:
+def compute(sweep: Sweep) -> list[Panel]:
     """A panel for each teacher, at its highest rho, longest training and highest temperature.
 
-    Raises StoreError when there are no rows, or other settings vary too: then a panel would mix them.
+    Raises ConfigError when there are no rows, or other settings vary too: then a panel would mix them.
     """
-    if table.is_empty():
-        raise StoreError(f"{store.out} has no finished students to draw: run the sweep first")
+    if sweep.rows.is_empty():
+        raise ConfigError(f"{sweep.name} has no finished students to draw: run the sweep first")
     panels = []
-    for teacher in table["teacher"].unique(maintain_order=True):
-        rows = table.filter(pl.col("teacher") == teacher)
+    for teacher in sweep.rows["teacher"].unique(maintain_order=True):
+        rows = sweep.rows.filter(pl.col("teacher") == teacher)
         for column in ("rho", "correlation_length", "steps", "temperature"):
             if rows[column].null_count() == 0:
                 rows = rows.filter(pl.col(column) == rows[column].max())
         if rows.select("seed", "depth").is_duplicated().any():
-            raise StoreError(f"{store.out}: teacher {teacher} has several students of one seed and depth")
-        seeds = rows["seed"].unique(maintain_order=True).to_list()
+            raise ConfigError(f"{sweep.name}: teacher {teacher} has several students of one seed and depth")
         wide = rows.pivot("depth", index="seed", values="loss").drop_nulls()
         depths = np.array(sorted(int(name) for name in wide.columns if name != "seed"))
         losses = wide.select(str(depth) for depth in depths).to_numpy()
-        jobs = [rows.filter(pl.col("seed") == seed)["job"][0] for seed in seeds]
-        temperature = rows["temperature"][0]
-        curves = [_of_temperature(store.curves(job), _place(store, job, temperature)) for job in jobs]
         deepest = int(depths[-1])
+        steps, exponents = exponents_over_training(sweep, rows)
         panels.append(
             Panel(
                 teacher=teacher,
                 depths=depths,
                 losses=losses,
                 fit=fit(DepthLaw(), rows, fix={"L_0": 0.0}),
-                steps=curves[0]["steps"],
-                exponents=np.array([_exponents(arrays, depths) for arrays in curves]),
-                teacher_angles=_angles(curves, "teacher"),
-                student_angles=_angles(curves, f"{deepest}"),
+                steps=steps,
+                exponents=exponents,
+                teacher_angles=_angles(sweep, rows, None),
+                student_angles=_angles(sweep, rows, deepest),
                 deepest=deepest,
             )
         )
     return panels
 
 
-def _place(store: Store, job: str, temperature: float | None) -> int:
-    """The place of a temperature among those of the job's config, which names the job's curves."""
-    (rows,) = (record["rows"] for record in store.records() if record["job"] == job)
-    return list(dict.fromkeys(row["temperature"] for row in rows)).index(temperature)
+def exponents_over_training(sweep: Sweep, rows: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (n,), and of each seed the slope of log loss on log depth at every step (seeds, n): least squares
+    with L_0 = 0, nan where a loss is missing."""
+    keys = ["job", "depth"] + ([] if rows["temperature"].null_count() else ["temperature"])
+    losses = rows.select("seed", *keys).join(sweep.curves, on=keys)
+    steps = losses["step"].unique().sort().to_numpy()
+    depths = rows["depth"].unique().sort().to_numpy()
+    found = []
+    for seed in rows["seed"].unique(maintain_order=True):
+        wide = losses.filter(pl.col("seed") == seed).pivot("depth", index="step", values="loss").sort("step")
+        logs = np.log(wide.select(str(depth) for depth in depths).to_numpy().astype(float))
+        centred = np.log(depths) - np.log(depths).mean()
+        found.append(-(logs @ centred) / (centred @ centred))
+    return steps, np.array(found)
 
 
-def _of_temperature(arrays: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
-    """The curves of one temperature, without its place in their names."""
-    suffix = f"_{place}"
-    shared = {name: array for name, array in arrays.items() if not name[-1].isdigit()}
-    return shared | {
-        name.removesuffix(suffix): array for name, array in arrays.items() if name.endswith(suffix)
-    }
-
-
-def _exponents(arrays: dict[str, np.ndarray], depths: np.ndarray) -> np.ndarray:
-    """The slope of log loss on log depth at every step: least squares, L_0 = 0."""
-    losses = np.log(np.stack([arrays[f"loss_{depth}"] for depth in depths]))
-    return -np.polyfit(np.log(depths), losses, 1)[0]
-
-
-def _angles(curves: list[dict[str, np.ndarray]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Step and update angles along depth, meaned over seeds."""
-    return (
-        np.mean([arrays[f"step_angles_{name}"] for arrays in curves], axis=0),
-        np.mean([arrays[f"update_angles_{name}"] for arrays in curves], axis=0),
-    )
+def _angles(sweep: Sweep, rows: pl.DataFrame, depth: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Step and update angles along depth, meaned over seeds: of students of this depth, or the teachers."""
+    mine = rows if depth is None else rows.filter(pl.col("depth") == depth)
+    keys = ["job", "depth", "temperature"]
+    asked = mine.select(*keys) if depth is not None else mine.select("job").unique()
+    if depth is None:
+        asked = asked.with_columns(*(pl.lit(None).alias(name) for name in keys[1:]))
+    types = {name: sweep.angles.schema[name] for name in keys}
+    angles = sweep.angles.join(asked.cast(types), on=keys, nulls_equal=True)  # type: ignore[arg-type]
+    means = angles.group_by("layer").agg(pl.col("step_angle", "update_angle").mean()).sort("layer")
+    return means["step_angle"].to_numpy(), means["update_angle"].drop_nulls().to_numpy()
 
 
 def plot(panels: list[Panel]) -> Figure:
@@ -199,22 +197,39 @@ def _plot_angles(axes: Axes, panels: list[Panel], which: int, label: str) -> Non
     axes.set_title(f"{label.partition(' (')[0].capitalize()}, mean over inputs and seeds")
 
 
-def draw(results: Path, out: Path) -> list[Path]:
-    """Draw the figure of `results` into the folder `out`; returns the files written."""
-    store, table = load(results)
-    panels = compute(store, table)
-    return _style.save(plot(panels), out, NAME, f"depthlaw sweep {store.spec()['sweep']['name']}")
+def draw(source: Path, out: Path, name: str = NAME) -> list[Path]:
+    """Draw the figure of a sweep into the folder `out`; returns the files written."""
+    sweep = load(source)
+    return _style.save(plot(compute(sweep)), out, name, f"depthlaw sweep {sweep.name}")
+
+
+DRAWINGS = (
+    Drawing(
+        "inverse_depth_toy",
+        "loss against depth, exponent over training, angles along depth, of both teachers: the main job",
+        "arXiv:2602.05970, section 4",
+        ("quickstart.csv", "quickstart_curves.parquet", "quickstart_angles.parquet"),
+        lambda files, out: draw(files[0], out),
+    ),
+    Drawing(
+        "mse_long",
+        "the same for deeper students and longer training",
+        "arXiv:2602.05970, its figure of students trained on the final state",
+        ("mse-2core.csv", "mse-2core_curves.parquet", "mse-2core_angles.parquet"),
+        lambda files, out: draw(files[0], out, "mse_long"),
+    ),
+)
 
 
 def main(
-    results: Annotated[Path, typer.Argument(help="Folder of results of a toy sweep.")],
+    results: Annotated[Path, typer.Argument(help="Folder of results of a toy sweep, or its kept table.")],
     out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
 ) -> None:
     """Redraw the figure."""
     try:
         for path in draw(results, out):
             print(path)
-    except (StoreError, ConfigError) as error:
+    except (StoreError, ConfigError, BadTable) as error:
         raise SystemExit(f"inverse_depth_toy: {error}") from None
 
 

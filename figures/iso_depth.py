@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from figures import _style
+from figures._catalogue import Drawing
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._source import open_source
@@ -241,6 +242,17 @@ def draw(found: IsoDepth, out: Path, name: str = NAME, said: str = "") -> list[P
     panels = compute(found)
     digest = found.free.fit.provenance.data_sha256[:8]
     return _style.save(plot(panels, said), out, name, f"{panels.title}, data {digest}; {said}")
+
+
+DRAWINGS = (
+    Drawing(
+        NAME,
+        "iso-FLOP parabolas of each r, frontier with phi free, predicted against actual loss, residuals",
+        "arXiv:2604.21106, its figures of iso-FLOP profiles and of the joint law",
+        ("llm_cpu.csv",),
+        lambda files, out: draw(load(files[0]), out, said=files[0].name),
+    ),
+)
 
 
 def main(

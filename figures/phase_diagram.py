@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from figures._catalogue import Drawing
 from sweeps._config import ConfigError
 from sweeps._formats import read_table
 from sweeps._language_models import meets
@@ -307,6 +308,19 @@ def draw(
     found = [mark for path in marks for mark in marks_of(path)]
     diagram = compute(load(table, only), found)
     return diagram, _style.save(plot(diagram), out, NAME, f"depthlaw sweep {table.name}")
+
+
+PROBES = ("llm_cpu_depths_probe.csv", "smollm2_probe.csv", "llm_cpu_probe.csv")
+
+DRAWINGS = (
+    Drawing(
+        NAME,
+        "exponent over correlation length and training, along depth, and against the angle between updates",
+        "this project's own; its ends are arXiv:2602.05970's",
+        ("phase-2core.csv", *PROBES),
+        lambda files, out: draw(files[0], out, files[1:])[1],
+    ),
+)
 
 
 def main(

@@ -169,6 +169,12 @@ class Kind(abc.ABC):
         """
 
     @abc.abstractmethod
+    def series(
+        self, rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]"
+    ) -> dict[str, list[dict[str, Any]]]:
+        """A job's rows and curves as long tables, by name: what does not fit in a row."""
+
+    @abc.abstractmethod
     def model(self, config: Any, rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]") -> Any:
         """What was trained, from its config, its rows and the arrays that its result kept."""
 

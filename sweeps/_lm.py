@@ -155,6 +155,15 @@ class LM(Kind):
         )
         return [_result(config, result, keep_models)]
 
+    def series(
+        self, rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]"
+    ) -> dict[str, list[dict[str, Any]]]:
+        """`curves`: validation loss and bits a byte at a step."""
+        names = {"step": "steps", "loss": "loss", "bpb": "bpb"}
+        columns = {name: arrays[key].tolist() for name, key in names.items()}
+        lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return {"curves": [line | {name: _finite(line[name]) for name in ("loss", "bpb")} for line in lines]}
+
     def model(
         self, config: "RunConfig", rows: list[dict[str, Any]], arrays: dict[str, np.ndarray]
     ) -> "LoopedLM":

@@ -121,14 +121,17 @@ def _checked(
     return table, notes
 
 
-def table_of(folder: Path) -> tuple["pl.DataFrame", list[str]]:
-    """The rows of a sweep, and a sentence, already said, about each record that cannot be read."""
+def table_of(folder: Path, series: str | None = None) -> tuple["pl.DataFrame", list[str]]:
+    """The rows of a sweep, and a sentence, already said, about each record that cannot be read.
+
+    series: a long table of this name (`Store.series`) instead of the rows.
+    """
     from sweeps._store import Store
 
     store = Store(folder)
     store.spec()
     skipped: list[str] = []
-    rows = store.table(skipped)
+    rows = store.table(skipped) if series is None else store.series(series, skipped)
     for sentence in skipped:
         say(sentence)
     if (told := _axes.note(folder, store.records())) is not None:

@@ -323,6 +323,27 @@ class Store:
         with np.load(io.BytesIO(checked_arrays(path, read_record(path), "curves"))) as arrays:
             return dict(arrays)
 
+    def series(self, name: str, skipped: list[str] | None = None) -> "pl.DataFrame":
+        """A long table of what does not fit in a row, a line a step or layer, each with its job.
+
+        Raises ConfigError where the sweep's jobs have none of this name.
+        """
+        import polars as pl
+
+        lines: list[dict[str, Any]] = []
+        for record in self.records(skipped):
+            try:
+                found = self._kind().series(record["rows"], self.curves(record["job"]))
+            except StoreError as error:
+                if skipped is None:
+                    raise
+                skipped.append(str(error))
+                continue
+            if name not in found:
+                raise ConfigError(f"--series {name!r}: this sweep has {' and '.join(found)}")
+            lines += ({"job": record["job"]} | line for line in found[name])
+        return pl.DataFrame(lines, infer_schema_length=None)
+
     def has_model(self, job_id: str) -> bool:
         """Whether the record names a model, and there is one."""
         return self.record(job_id).get("model") is not None and (self.folder(job_id) / "model.npz").exists()

@@ -1,6 +1,7 @@
 """Toy sweeps: a cohort of one seed is a job; each of its students is a row."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -163,6 +164,11 @@ class Toy(Kind):
             found.append(Result(of_students, curves(config, result), _divergence(of_students), model=model))
         return found
 
+    def series(
+        self, rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]"
+    ) -> dict[str, list[dict[str, Any]]]:
+        return series(rows, arrays)
+
     def model(
         self, config: "CohortConfig", rows: list[dict[str, Any]], arrays: dict[str, np.ndarray]
     ) -> "dict[tuple[int, float], ResidualNetwork]":
@@ -296,6 +302,33 @@ def curves(config: "CohortConfig", result: "CohortResult") -> dict[str, np.ndarr
         arrays[f"step_angles_{name}"] = student.geometry.step_angles
         arrays[f"update_angles_{name}"] = student.geometry.update_angles
     return arrays
+
+
+def series(rows: list[dict[str, Any]], arrays: "dict[str, np.ndarray]") -> dict[str, list[dict[str, Any]]]:
+    """A job's arrays as long tables.
+
+    `curves`: a student's held-out loss at a step. `angles`: of a layer, from 1, of the teacher (depth and
+    temperature null) or a student: `step_angle` that it turns the state by, `update_angle` between its update
+    and the next one's, null in the last layer (radians).
+    """
+    temperatures = list(dict.fromkeys(row["temperature"] for row in rows))
+    curves, angles = [], _angles({"depth": None, "temperature": None}, arrays, "teacher")
+    for row in rows:
+        student = {"depth": row["depth"], "temperature": row["temperature"]}
+        name = f"{row['depth']}_{temperatures.index(row['temperature'])}"
+        losses = arrays[f"loss_{name}"]
+        for step, loss in zip(arrays["steps"].tolist(), losses.tolist(), strict=True):
+            curves.append(student | {"step": step, "loss": _finite(loss)})
+        angles += _angles(student, arrays, name)
+    return {"curves": curves, "angles": angles}
+
+
+def _angles(network: dict[str, Any], arrays: "dict[str, np.ndarray]", name: str) -> list[dict[str, Any]]:
+    steps, updates = (arrays[f"{which}_angles_{name}"].tolist() for which in ("step", "update"))
+    return [
+        network | {"layer": layer, "step_angle": _finite(step), "update_angle": _finite(update)}
+        for layer, (step, update) in enumerate(itertools.zip_longest(steps, updates), start=1)
+    ]
 
 
 def _divergence(of_students: list[dict[str, Any]]) -> str | None:

@@ -17,6 +17,7 @@ from sweeps._signals import Stopped, raise_if_one_came, raise_on_signals
 from sweeps._terminal import console, fail, report, say
 from sweeps.cli._corpus import corpus
 from sweeps.cli._evaluate import evaluate, tasks
+from sweeps.cli._figures import figures
 from sweeps.cli._fits import fit, predict
 from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._local import local
@@ -196,8 +197,15 @@ def table(
         Format | None, typer.Option(help="How to write it (default: as --out is named, else csv).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File (default: standard output).")] = None,
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What does not fit in a row: curves (by training step), angles (by layer).",
+        ),
+    ] = None,
 ) -> None:
-    """The rows of a sweep: one a student. Columns and units: README.md."""
+    """The rows of a sweep: one a student or run. Columns and units: README.md."""
     import io
     import json
 
@@ -208,7 +216,7 @@ def table(
     if format is None:
         suffix = out.suffix.lower().removeprefix(".") if out else ""
         format = Format(suffix) if suffix in tuple(Format) else Format.CSV
-    rows, skipped = table_of(folder)
+    rows, skipped = table_of(folder, series)
     buffer = io.BytesIO()
     if format is Format.CSV:
         rows.write_csv(buffer)
@@ -219,7 +227,8 @@ def table(
         described = {
             name: {"unit": column.unit, "meaning": column.meaning} for name, column in columns.items()
         }
-        rows.write_parquet(buffer, metadata={"depthlaw.columns": json.dumps(described)})
+        here = {name: described[name] for name in rows.columns if name in described}
+        rows.write_parquet(buffer, metadata={"depthlaw.columns": json.dumps(here)})
     data = buffer.getvalue()
     if out is not None:
         write_atomic(out, data)
@@ -234,7 +243,7 @@ def table(
 
 for command in (
     *(fit, local, predict, compare, sensitivity, holdout, allocate, iso_depth),
-    *(corpus, probe, trace, evaluate, tasks),
+    *(corpus, probe, trace, evaluate, tasks, figures),
 ):
     app.command()(command)
 

@@ -5,10 +5,11 @@ import pytest
 from rich.console import Console
 
 from figures import inverse_depth_toy
+from sweeps._config import ConfigError
 from sweeps._progress import Lines
 from sweeps._run import run_sweep
 from sweeps._spec import parse_spec
-from sweeps._store import StoreError
+from sweeps._store import Store
 from sweeps.executors import InProcess
 
 SOURCE = {
@@ -36,11 +37,11 @@ def results(tmp_path_factory):
 
 def test_panels_hold_what_was_recorded(results):
     """Losses are those of the rows; the exponent over training ends at the fit's; angles have ℓ entries."""
-    store, table = inverse_depth_toy.load(results)
-    panels = inverse_depth_toy.compute(store, table)
+    sweep = inverse_depth_toy.load(results)
+    panels = inverse_depth_toy.compute(sweep)
     assert [panel.teacher for panel in panels] == ["independent", "tied"]
     for panel in panels:
-        rows = table.filter(teacher=panel.teacher)
+        rows = sweep.rows.filter(teacher=panel.teacher)
         assert sorted(panel.losses.ravel().tolist()) == sorted(rows["loss"].to_list())
         # With every seed at every depth, the fit with a level a seed is the mean of the seeds' slopes.
         last = np.mean(panel.exponents[:, -1])
@@ -59,9 +60,41 @@ def test_the_same_results_give_the_same_files(results, tmp_path):
         assert one.stat().st_size > 10_000
 
 
+def keep(results, folder):
+    """The tables that `depthlaw table` writes of a folder of results: <folder>/kept.csv, series beside it."""
+    store = Store(results)
+    store.table().write_csv(folder / "kept.csv")
+    for name in ("curves", "angles"):
+        store.series(name).write_parquet(folder / f"kept_{name}.parquet")
+    return folder / "kept.csv"
+
+
+@pytest.mark.parametrize("fixture", ["results", "kl_results"])
+def test_kept_tables_draw_what_the_folder_draws(fixture, tmp_path, request):
+    """Rows, curves and angles kept as tables give every number of the panels that the folder gives."""
+    folder = request.getfixturevalue(fixture)
+    there = inverse_depth_toy.compute(inverse_depth_toy.load(folder))
+    kept = inverse_depth_toy.compute(inverse_depth_toy.load(keep(folder, tmp_path)))
+    for one, other in zip(there, kept, strict=True):
+        for name in ("depths", "losses", "steps", "exponents"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        for name in ("teacher_angles", "student_angles"):
+            for mine, its in zip(getattr(one, name), getattr(other, name), strict=True):
+                np.testing.assert_array_equal(mine, its)
+        assert one.fit.estimates == other.fit.estimates
+
+
+def test_a_kept_table_without_its_series_is_refused(results, tmp_path):
+    """The sentence names the file that is missing and the command that makes it."""
+    kept = keep(results, tmp_path)
+    (tmp_path / "kept_angles.parquet").unlink()
+    with pytest.raises(ConfigError, match=r"kept_angles\.parquet is not there: `depthlaw table"):
+        inverse_depth_toy.load(kept)
+
+
 def test_axes_carry_their_units_and_slopes(results):
     """Log axes on the losses, labels with units, and guides of slope 1 and 3 in the legend."""
-    figure = inverse_depth_toy.plot(inverse_depth_toy.compute(*inverse_depth_toy.load(results)))
+    figure = inverse_depth_toy.plot(inverse_depth_toy.compute(inverse_depth_toy.load(results)))
     losses, exponents, updates, states = figure.axes
     assert (losses.get_xscale(), losses.get_yscale()) == ("log", "log")
     assert "layers" in losses.get_xlabel() and "step" in exponents.get_xlabel()
@@ -86,9 +119,9 @@ def kl_results(tmp_path_factory):
 
 def test_a_panel_shows_one_temperature(kl_results, tmp_path):
     """Losses, exponents and angles are all those of the highest temperature; one seed draws as well."""
-    store, table = inverse_depth_toy.load(kl_results)
-    (panel,) = inverse_depth_toy.compute(store, table)
-    rows = table.filter(temperature=2.0).sort("depth")
+    sweep = inverse_depth_toy.load(kl_results)
+    (panel,) = inverse_depth_toy.compute(sweep)
+    rows = sweep.rows.filter(temperature=2.0).sort("depth")
     assert panel.losses.ravel().tolist() == rows["loss"].to_list()
     assert panel.exponents[0, -1] == pytest.approx(panel.fit.estimates["alpha"], rel=1e-4)
     assert np.mean(panel.student_angles[1]) == pytest.approx(rows["update_angle"][-1], rel=1e-6)
@@ -98,5 +131,5 @@ def test_a_panel_shows_one_temperature(kl_results, tmp_path):
 def test_nothing_to_draw_is_said(tmp_path):
     """A folder without finished students is refused in a sentence, not drawn empty."""
     (tmp_path / "spec.json").write_text('{"sweep": {"name": "empty"}}')
-    with pytest.raises(StoreError, match="has no finished students to draw: run the sweep first"):
-        inverse_depth_toy.compute(*inverse_depth_toy.load(tmp_path))
+    with pytest.raises(ConfigError, match="has no finished students to draw: run the sweep first"):
+        inverse_depth_toy.compute(inverse_depth_toy.load(tmp_path))
