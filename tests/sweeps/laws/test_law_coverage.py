@@ -4,19 +4,22 @@ Depth: six depths (3 4 6 8 12 16), repeated where there are more rows, log-norma
 Seeds: the same for each seed, with levels that differ by a factor e^0.3 (standard deviation) and exponents
 that differ by `between` around 1.2; the standard error of one seed's exponent from the noise alone is 0.035.
 Size and data: runs of the Chinchilla law over a grid of N and D, log-normal noise of 0.003, part of whose
-variance (`common`) is shared by the rows of one budget. `python tests/sweeps/laws/test_law_coverage.py 1200`
-prints the whole table (an hour on one core); 4 sqrt(0.95 0.05 / runs) is four binomial errors of a share."""
+variance (`common`) is shared by the rows of one budget. `PYTHONPATH=. python
+tests/sweeps/laws/test_law_coverage.py 1200` writes the whole table as CSV (an hour on one core);
+4 sqrt(0.95 0.05 / runs) is four binomial errors of a share."""
 
+import csv
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sweeps.laws import ChinchillaLaw, DepthLaw, Law, Squares, fit
+from sweeps._doctor import code
+from sweeps.laws import ChinchillaLaw, DepthLaw, Huber, Law, LoopedLaw, Squares, fit
+from tests.sweeps.laws.looped_design import looped_table
 
 DEPTH = np.array([3.0, 4, 6, 8, 12, 16])
 ALPHA, NOISE = 1.2, 0.05
@@ -84,6 +87,11 @@ def sizes(budgets: int, common: float = 0.0, each: int = 8) -> Draw:
         return table | {"loss": clean * np.exp(0.003 * noise)}
 
     return draw
+
+
+def looped(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The paper's 116 looped runs (`looped_design`), with noise of 0.010 nats."""
+    return looped_table(0.010, int(rng.integers(2**31)))
 
 
 def _error(runs: int) -> float:
@@ -205,6 +213,9 @@ def cases() -> Iterator[tuple[str, Law, Draw, dict[str, float], dict[str, Any]]]
             what = f"size and data, {budgets} budgets x 4, half of the variance shared"
             arguments = {"interval": method, "group": "budget"}
             yield what, ChinchillaLaw(), sizes(budgets, 0.5, 4), SIZE_AND_DATA, arguments
+    for method in ("cluster", "pairs", "wald", "profile"):
+        arguments = {"interval": method, "group": ("flops", "num_recur"), "objective": Huber(1e-3)}
+        yield "looped, 116 rows, Huber", LoopedLaw(), looped, {"phi": 0.459}, arguments
     for between in (0.0, 0.035, 0.15):
         for groups in (2, 3, 4, 8):
             what = f"{groups} seeds, L_0 = 0 fixed, exponents {between:g} apart"
@@ -215,16 +226,19 @@ def cases() -> Iterator[tuple[str, Law, Draw, dict[str, float], dict[str, Any]]]
 
 
 def main(runs: int, only: str = "") -> None:
-    """Prints coverage and median width for every case whose name has `only` in it."""
-    print("case | interval | runs | coverage (median width) of each parameter | seconds a fit")
+    """Writes coverage and median width, for every case whose name has `only` in it, as CSV."""
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["case", "interval", "parameter", "tables", "share", "median_width", "version", "commit"])
+    about = code()
     for what, law, draw, truth, arguments in cases():
         if only not in what:
             continue
-        begin = time.process_time()
         shares, widths = coverage(law, draw, truth, runs, resamples=400, **arguments)
-        said = ", ".join(f"{name} {shares[name]:.3f} ({widths[name]:.3g})" for name in truth)
-        method, cost = arguments.get("interval", "auto"), (time.process_time() - begin) / runs
-        print(what, method, runs, said, f"{cost:.2f}", sep=" | ", flush=True)
+        method = arguments.get("interval", "auto")
+        for name in truth:
+            values = [f"{shares[name]:.4f}", f"{widths[name]:.4g}", about["version"], about["commit"]]
+            out.writerow([what, method, name, runs, *values])
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
