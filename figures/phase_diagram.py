@@ -41,13 +41,15 @@ ENDS = {"alpha": 1.0, "beta": 3.0, "L_0": 0.0}
 @dataclass(frozen=True)
 class Condition:
     """One correlation length (inf: tied) at one training time: the fitted exponent, the teachers' mean angle
-    between updates (radians) and its standard deviation over seeds, the local exponents."""
+    between updates (radians) and its standard deviation over seeds, that of their deepest students (nan where
+    the table has none), the local exponents."""
 
     length: float
     steps: int
     fit: Fit
     angle: float
     angle_spread: float
+    student_angle: float
     local: tuple[LocalExponent, ...]
 
     @property
@@ -96,10 +98,14 @@ class Diagram:
         """Those of the longest training, by length."""
         return [one for length in self.lengths if (one := self.at(length, self.times[-1])) is not None]
 
-    def exponent_at(self, angle: float) -> float:
-        """α at this angle between updates, by straight lines between the conditions of the longest training;
-        NaN beyond them."""
-        angles, alphas = np.array(sorted((one.angle, one.alpha) for one in self.longest)).T
+    def exponent_at(self, angle: float, students: bool = False) -> float:
+        """α where teachers, or the deepest students, have this angle between updates, by straight lines
+        between the conditions of the longest training; NaN beyond them."""
+        found = [(one.student_angle if students else one.angle, one.alpha) for one in self.longest]
+        known = sorted(pair for pair in found if not math.isnan(pair[0]))
+        if not known:
+            return math.nan
+        angles, alphas = np.array(known).T
         return float(np.interp(angle, angles, alphas, left=np.nan, right=np.nan))
 
 
@@ -176,8 +182,13 @@ def compute(rows: pl.DataFrame, marks: Sequence[Mark] = ()) -> Diagram:
             raise ConfigError(f"correlation length {length:g}, {steps} steps: {error}") from error
         angles = part.unique("seed")["teacher_update_angle"].to_numpy()
         spread = float(np.std(angles, ddof=1)) if angles.size > 1 else 0.0
+        students = math.nan
+        if "update_angle" in part.columns:
+            deepest = part.filter(pl.col("depth") == pl.col("depth").max())["update_angle"]
+            known = deepest.cast(pl.Float64, strict=False).drop_nulls()
+            students = math.nan if known.is_empty() else float(known.to_numpy().mean())
         conditions.append(
-            Condition(float(length), int(steps), found, float(angles.mean()), spread, tuple(local))
+            Condition(float(length), int(steps), found, float(angles.mean()), spread, students, tuple(local))
         )
     conditions.sort(key=lambda one: (one.length, one.steps))
     between = rows.filter(
@@ -271,8 +282,13 @@ def _angle(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
         axes.annotate(
             f" {_named(one.length)}", (one.angle, one.alpha), fontsize=6, va="bottom"
         ).set_in_layout(False)
+        axes.plot(
+            one.student_angle, one.alpha, color=colours[one.length], marker="o", ls="none", fillstyle="none"
+        )
     line = sorted((one.angle, one.alpha) for one in diagram.longest)
-    axes.plot(*zip(*line, strict=True), color=_style.GREY, lw=0.8)
+    axes.plot(*zip(*line, strict=True), color=_style.GREY, lw=0.8, label="teachers (filled)")
+    line = sorted((one.student_angle, one.alpha) for one in diagram.longest)
+    axes.plot(*zip(*line, strict=True), color=_style.GREY, lw=0.8, ls="--", label="deepest students (hollow)")
     shades = matplotlib.colormaps["tab10"](np.arange(10))
     for i, mark in enumerate(diagram.marks):
         reach = ([mark.angle - mark.low], [mark.high - mark.angle])
@@ -288,13 +304,12 @@ def _angle(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
         )
     axes.axvline(np.pi / 2, color=_style.GREY, lw=0.8, ls=":")
     axes.set(
-        xlabel="angle between updates (rad): teachers'; marks: networks' own",
+        xlabel="angle between updates (rad)",
         ylabel="exponent α",
-        ylim=(0, 4),
+        ylim=(0, 4.6),
     )
-    axes.set_title(f"{diagram.times[-1]:,} steps" + ("; below: probed networks" if diagram.marks else ""))
-    if diagram.marks:
-        axes.legend(fontsize=6, loc="lower left")
+    axes.set_title(f"{diagram.times[-1]:,} steps" + ("; diamonds: probed" if diagram.marks else ""))
+    axes.legend(fontsize=6, loc="upper right")
 
 
 def _named(length: float) -> str:
@@ -339,9 +354,9 @@ def main(
     except (ConfigError, StoreError, BadTable) as error:
         fail(f"{NAME}: {error}", 1)
     for one in diagram.marks:
-        alpha = diagram.exponent_at(one.angle)
-        told = f"students of a teacher of that angle have exponent {alpha:.2f}"
-        print(f"{one.name}: {one.angle:.2f} rad; {'beyond all teachers' if math.isnan(alpha) else told}")
+        values = [diagram.exponent_at(one.angle, students) for students in (False, True)]
+        told = ["beyond all" if math.isnan(alpha) else f"exponent {alpha:.2f}" for alpha in values]
+        print(f"{one.name}: {one.angle:.2f} rad; among teachers {told[0]}, among students' own {told[1]}")
     for path in paths:
         print(path)
 

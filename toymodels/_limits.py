@@ -62,12 +62,18 @@ class DriftingFlowNetwork(AbstractNetwork):
     between them weights are interpolated linearly. Solved by Heun's method with a step from each point to the
     next: right to order 1/K where the path is as rough as a Brownian one, to 1/K² where it is smooth. A
     drifting teacher of depth ℓ* is this flow by ℓ* Euler steps, with the weights where they begin.
-    `num_states` must divide K.
+    Raises ValueError unless `num_states` divides K.
     """
 
     head: Float[Array, "vocabulary width"] | None
     path: MLP
     num_states: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.num_states < 1 or self._steps % self.num_states:
+            raise ValueError(
+                f"num_states is {self.num_states}: it must divide the path's {self._steps} steps"
+            )
 
     @property
     def depth(self) -> int:

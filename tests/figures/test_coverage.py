@@ -20,8 +20,8 @@ ROWS = pl.DataFrame(
 
 
 def test_every_share_has_its_place_and_error():
-    """A mark stands at its case, and its bar is Wilson's interval of so many tables, also where all of them held
-    the truth."""
+    """A mark stands at its case, and its bar is Wilson's interval of so many tables, also where all of them
+    held the truth."""
     found = coverage.compute(ROWS)
     assert found.cases == ("depth: α", "looped: φ")
     wald = found.lines[0]

@@ -33,6 +33,7 @@ def table(steps=(100, 1000), seeds=3, noise=0.01):
                             "depth": depth,
                             "loss": level / depth * bent * np.exp(noise * rng.normal()),
                             "teacher_update_angle": 1.5 * math.exp(-length) + 0.01 * seed,
+                            "update_angle": 0.1 * depth + 0.6 * math.exp(-length),
                             "status": "done",
                         }
                     )
@@ -84,6 +85,17 @@ def test_exponents_at_an_angle(file):
     between = diagram.exponent_at((first.angle + second.angle) / 2)
     assert between == pytest.approx((first.alpha + second.alpha) / 2)
     assert math.isnan(diagram.exponent_at(1.57)) and math.isnan(diagram.exponent_at(0.0))
+    # The deepest students, of 8 layers, have an angle of 1.4 under independent teachers.
+    assert diagram.longest[0].student_angle == pytest.approx(1.4)
+    assert diagram.exponent_at(1.4 - 1e-9, students=True) == pytest.approx(diagram.longest[0].alpha)
+    assert math.isnan(diagram.exponent_at(1.45, students=True))
+
+
+def test_a_table_without_angles_of_students(tmp_path):
+    """Teachers' angles alone are drawn, and no exponent is read off students'."""
+    table().drop("update_angle").write_csv(path := tmp_path / "bare.csv")
+    diagram, paths = draw(path, tmp_path, [])
+    assert math.isnan(diagram.exponent_at(1.0, students=True)) and all(path.exists() for path in paths)
 
 
 def test_marks_are_groups_of_a_probe(probed):
@@ -105,7 +117,12 @@ def test_what_is_on_it(file, probed):
     (curve,) = (line for line in local.lines if line.get_label() == "one law for all lengths")
     bend = diagram.crossover.estimates["l_x"]
     assert np.interp(bend, *curve.get_data()) == pytest.approx(2, abs=0.01)
-    assert angle.get_legend_handles_labels()[1] == ["models, r = 1", "models, r = 4"]
+    assert angle.get_legend_handles_labels()[1] == [
+        "teachers (filled)",
+        "deepest students (hollow)",
+        "models, r = 1",
+        "models, r = 4",
+    ]
 
 
 def test_twice_the_same(file, probed, tmp_path):
@@ -165,10 +182,11 @@ def test_no_probe_is_said(file, tmp_path):
 
 
 def test_exponents_of_marks_are_printed(file, probed, tmp_path):
-    """What teachers of such angles have, or that there are none."""
+    """What teachers, and students, of such angles have, or that there are none."""
     done = CliRunner().invoke(_app(), [str(file), "--out", str(tmp_path), "--mark", str(probed)])
     assert done.exit_code == 0, done.output
-    assert "models, r = 1: 1.30 rad; students of a teacher of that angle have exponent 1." in done.output
+    assert "models, r = 1: 1.30 rad; among teachers exponent 1." in done.output
+    assert "among students' own exponent 1." in done.output
 
 
 def _app():

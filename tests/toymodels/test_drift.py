@@ -181,6 +181,8 @@ def test_states_of_a_flow_are_read_at_the_layers():
     np.testing.assert_array_equal(states[::2], coarse.states(x))
     np.testing.assert_array_equal(states[0], rms_norm(x))
     np.testing.assert_allclose(rms_norm(states[-1]), coarse(x), atol=1e-6)
+    with pytest.raises(ValueError, match="num_states is 6: it must divide the path's 16 steps"):
+        fine.__class__(head=None, path=coarse.path, num_states=6)
 
 
 def test_updates_turn_less_the_longer_the_correlation():
