@@ -1,0 +1,1 @@
+"""Published numbers with ours beside them: `python -m figures.published`."""

@@ -1,0 +1,159 @@
+"""Rows of arXiv:2604.21106: what is counted, the joint law, the frontier.
+
+From the saved analyses of grids (`depthlaw iso-depth --json`) and from `llm`'s accounting.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from scipy import stats
+
+from figures.published._row import Number, Row, apart, claimed, counted, measured
+
+PAPER = "2604.21106"
+SCALE = "llm_cpu"
+OTHER = "other sizes, text, tokenizer and context"
+
+RECURRENCES = (1, 2, 4, 8)
+VOCABULARY = 32_001
+
+PARAMETERS = {
+    6: "35.4 21.5 14.5 10.9",
+    8: "62.9 38.3 25.7 19.4",
+    10: "98.3 59.8 40.2 30.3",
+    12: "141.6 86.1 57.8 43.7",
+    14: "192.7 117.2 78.7 59.4",
+    16: "251.7 153.1 102.8 77.6",
+    18: "318.6 193.8 130.1 98.2",
+    20: "393.3 239.2 160.6 121.3",
+    24: "566.3 344.5 231.2 174.6",
+    28: "770.8 468.9 314.7 237.7",
+    34: "1136.5 691.4 464.1 350.4",
+}
+"""s, of a width of 64 s -> unique parameters N in millions for r = 1, 2, 4, 8."""
+
+GAPS = {2: (0.03, 0.06), 4: (0.05, 0.08), 8: (0.09, 0.12)}
+GROWTH = {"num_params": (0.57, 0.70, 0.76, 0.67), "num_tokens": (0.53, 0.42, 0.37, 0.44)}
+ARCHITECTURES = {
+    1: (0.251, 0.267, 1.56),
+    2: (0.216, 0.365, 1.60),
+    4: (0.191, 0.388, 1.56),
+    8: (0.235, 0.362, 1.69),
+}
+"""r -> alpha, beta, E."""
+
+
+def rows(grid: dict[str, Any], against: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    """grid: the analysis of llm_cpu. against: case study -> an analysis with its `delta_phi`."""
+    yield from accounting()
+    yield from joint(grid)
+    yield from frontier(grid)
+    yield from cases(against)
+
+
+def accounting() -> Iterator[Row]:
+    """Parameters and tokens, by the accounting alone."""
+    from llm import Linear, ModelConfig, RunConfig, count_params, num_steps
+
+    def tokens(r: int) -> float:
+        model = ModelConfig(num_recur=r, injection=Linear() if r > 1 else None)
+        config = RunConfig(model=model, budget=1e18)
+        return num_steps(config, VOCABULARY) * config.batch_tokens
+
+    cells = [(s, r) for s in PARAMETERS for r in RECURRENCES]
+    texts = [text for line in PARAMETERS.values() for text in line.split()]
+    found = [count_params(ModelConfig(width=64 * s, num_recur=r), VOCABULARY).num_params for s, r in cells]
+    yield counted(PAPER, "unique parameters N (M), 11 widths, r = 1, 2, 4, 8", texts, found, 1e6)
+    what = "tokens (M) at s = 10 and 1e18 FLOPs, r = 1 and r = 4 with linear injection"
+    yield counted(PAPER, what, ("973", "955"), [tokens(1), tokens(4)], 1e6)
+
+
+def joint(grid: dict[str, Any]) -> Iterator[Row]:
+    """phi, and how well the law describes the runs."""
+    free, zero, one = grid["joint"]
+    phi = _number(grid["phi"])
+    yield measured(PAPER, "phi, joint law", Number(0.459, 0.41, 0.53), phi, SCALE, OTHER)
+    yield claimed(
+        PAPER,
+        "phi = 0 and phi = 1 describe the runs worse",
+        "R² 0.9972; 0.9858 and 0.9552",
+        f"R² {free['r_squared']:.4f}; {zero['r_squared']:.4f} and {one['r_squared']:.4f}",
+        SCALE,
+        free["r_squared"] > max(zero["r_squared"], one["r_squared"]),
+    )
+    lower, upper = (_number(half["fit"]["parameters"]["phi"]) for half in grid["halves"])
+    yield measured(PAPER, "phi, lower half of the budgets", Number(0.44), lower, SCALE, OTHER)
+    yield measured(PAPER, "phi, upper half of the budgets", Number(0.49), upper, SCALE, OTHER)
+    yield claimed(
+        PAPER,
+        "phi does not change with compute",
+        "0.44 and 0.49",
+        f"{lower} and {upper}",
+        SCALE,
+        lower.low <= upper.high and upper.low <= lower.high,
+    )
+    yield apart(
+        PAPER,
+        "RMSE of the joint law (nats)",
+        "0.009 to 0.011",
+        f"{free['rmse']:.4f}; runs that differ in their seed scatter by {grid['noise']['sd']:.4f}",
+        SCALE,
+        "the scatter of so small models is larger",
+    )
+    for name, published in (("alpha", 0.199), ("beta", 0.369), ("E", 1.57)):
+        parameter = free["fit"]["parameters"][name]
+        yield apart(PAPER, f"{name}, joint law", f"{published}", str(_number(parameter)), SCALE, OTHER)
+    for architecture in grid["architectures"]:
+        r, fit = architecture["num_recur"], architecture["fit"]
+        told = [str(_number(fit["parameters"][name])) for name in ("alpha", "beta", "E")]
+        known = all(fit["parameters"][name]["identified"] for name in ("alpha", "beta", "E"))
+        yield apart(
+            PAPER,
+            f"alpha, beta, E of r = {r} alone",
+            ", ".join(map(str, ARCHITECTURES[r])),
+            ", ".join(told),
+            SCALE,
+            OTHER if known else "18 runs of five budgets do not bound five parameters",
+        )
+
+
+def frontier(grid: dict[str, Any]) -> Iterator[Row]:
+    """Gaps to r = 1, and how best sizes grow."""
+    for r, (low, high) in GAPS.items():
+        cells = [cell for cell in grid["cells"] if cell["num_recur"] == r and cell["gap"] is not None]
+        gaps, errors = [cell["gap"] for cell in cells], [cell["gap_error"] for cell in cells]
+        mean = sum(gaps) / len(gaps)
+        reach = 1.96 * sum(error**2 for error in errors) ** 0.5 / len(errors)
+        ours = Number(mean, mean - reach, mean + reach)
+        what = f"gap of the frontier to r = 1, r = {r} (nats)"
+        yield measured(PAPER, what, (low, high), ours, f"{SCALE}, mean over budgets")
+    yield claimed(
+        PAPER,
+        "best loss rises with r at every budget",
+        "yes",
+        f"yes at {sum(order['rises'] for order in grid['orders'])} of {len(grid['orders'])} budgets",
+        SCALE,
+        all(order["rises"] for order in grid["orders"]),
+    )
+    for column, name in (("num_params", "N*"), ("num_tokens", "D*")):
+        for r, published in zip(RECURRENCES, GROWTH[column], strict=True):
+            (found,) = (g for g in grid["growth"] if (g["num_recur"], g["column"]) == (r, column))
+            reach = stats.t.ppf(0.975, found["budgets"] - 2) * found["error"]  # of a line through them
+            ours = Number(found["exponent"], found["exponent"] - reach, found["exponent"] + reach)
+            yield measured(PAPER, f"exponent of {name} in compute, r = {r}", Number(published), ours, SCALE)
+
+
+def cases(against: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    """phi of the two case studies less that of the plain grid."""
+    published = {"truncated": -0.08, "hyperconnections": 0.19}
+    for case, difference in published.items():
+        if case in against:
+            delta = against[case]["delta_phi"]
+            ours = Number(delta["difference"], *delta["interval"])
+            scale = f"llm_cpu_{case} against llm_cpu, lower three budgets"
+            yield measured(PAPER, f"phi of {case} less phi", Number(difference), ours, scale)
+
+
+def _number(parameter: dict[str, Any]) -> Number:
+    low, high = (float(end) for end in parameter["interval"])
+    return Number(float(parameter["estimate"]), low, high)
