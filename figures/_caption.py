@@ -13,12 +13,10 @@ PAPER = {"width": 32, "teacher_depth": 128, "batch": 1024}
 NAMES = {"width": "width", "teacher_depth": "teacher depth", "batch": "batch"}
 
 
-def caption(figure: Figure, text: str, letters: float = 21.0) -> None:
+def caption(figure: Figure, text: str, letters: float = 18.5) -> None:
     """Small text below all panels; letters: of a line, for an inch of the figure's width."""
     lines = textwrap.wrap(text, round(figure.get_figwidth() * letters))
-    figure.supxlabel(
-        "\n".join(lines), fontsize=6.5, color=_style.GREY, x=0.01, ha="left", parse_math=False
-    )
+    figure.supxlabel("\n".join(lines), fontsize=6.5, color=_style.GREY, x=0.01, ha="left", parse_math=False)
 
 
 def scale(rows: pl.DataFrame, name: str, paper: dict[str, int] | None = None) -> str:

@@ -1,7 +1,7 @@
 """What is kept of a fit of width, depth and data to runs whose table is not ours to give away.
 
-Estimates, refits of the bootstrap, held-out splits, the scan over choices, and what is left of the loss for one
-term, averaged over at least LEAST runs: no run can be read off it.
+Estimates, refits of the bootstrap, held-out splits, the scan over choices, and what is left of the loss for
+one term, averaged over at least LEAST runs: no run can be read off it.
 """
 
 import json

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from figures import _chinchilla, _style, sensitivity
 from figures._caption import caption
@@ -48,11 +50,12 @@ def plot(kept: dict[str, Any]) -> Figure:
         _scan(lower[2], kept)
         caption(
             figure,
-            f"L = c_m/m^α_m + c_ℓ/ℓ^α_ℓ + c_D/D^α_D + L_0, least squares on log L; {kept['rows']} reconstructed "
-            f"runs, {kept['dropped']} of highest loss left out; objective {kept['objective']:.5g} (published "
-            f"optimum: 3.06807e-05), mean relative error {100 * kept['relative_error']:.2g} %. Above: what "
-            f"the other terms leave of the loss, mean and standard deviation of runs with the same value (of D: "
-            f"in the same bin), {_chinchilla.LEAST} or more. Brackets: 95 %, {kept['interval']}.",
+            "L = c_m/m^α_m + c_ℓ/ℓ^α_ℓ + c_D/D^α_D + L_0, least squares on log L; "
+            f"{kept['rows']} reconstructed runs, {kept['dropped']} of highest loss left out; objective "
+            f"{kept['objective']:.6g} (published optimum: 3.06807e-05), mean relative error "
+            f"{100 * kept['relative_error']:.2g} %. Above: what the other terms leave of the loss, mean and "
+            "standard deviation of runs with the same value (of D: in the same bin), "
+            f"{_chinchilla.LEAST} or more. Brackets: 95 %, {kept['interval']}.",
         )
         return figure
 
@@ -61,7 +64,7 @@ def _told(kept: dict[str, Any], name: str) -> str:
     found = kept["parameters"][name]
     value, error = PUBLISHED[name]
     return (
-        f"{shown(name)} = {found['estimate']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
+        f"{shown(name).replace('_l', '_ℓ')} = {found['estimate']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
         f" (published {value:g} ± {error:g})"
     )
 
@@ -76,7 +79,17 @@ def _term(axes: Axes, kept: dict[str, Any], column: str) -> None:
     axes.set(xscale="log", xlabel=AXES[column], ylabel="loss left by the other terms (nats)")
     if (mean - deviation).min() > 0:
         axes.set_yscale("log")
+        _ticks(axes.yaxis)
+    if at.max() < 1e5:
+        _ticks(axes.xaxis)
     axes.set_title(_told(kept, _chinchilla.TERMS[column][1]), fontsize=8)
+
+
+def _ticks(axis: Axis) -> None:
+    """Numbers that can be read on a log axis of less than a decade."""
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _bootstrap(axes: Axes, kept: dict[str, Any]) -> None:
@@ -125,8 +138,9 @@ def _scan(axes: Axes, kept: dict[str, Any]) -> None:
     value, error = PUBLISHED["alpha_l"]
     axes.axhspan(value - error, value + error, color=_style.GREY, alpha=0.2, lw=0)
     axes.axvline(kept["dropped"], color=_style.GREY, lw=0.8, ls=":", zorder=0)
-    axes.set(xlabel="dropped runs (highest losses)")
+    axes.set(xlabel="dropped runs (highest losses)", ylabel="α_ℓ")
     axes.legend(fontsize=6.5, loc="upper left")
+    axes.set_title("Scan over dropped runs and objective\n(bars: 95 % by profile; hollow: not identified)")
 
 
 def draw(source: Path, out: Path) -> list[Path]:
@@ -138,7 +152,7 @@ def draw(source: Path, out: Path) -> list[Path]:
 DRAWINGS = (
     Drawing(
         NAME,
-        "what depth, width and data leave of the loss, bootstrap and splits of alpha_l, scan over dropped runs",
+        "terms of depth, width and data; bootstrap and splits of alpha_l; scan over dropped runs",
         "arXiv:2602.05970, the Chinchilla data",
         ("chinchilla_depth.json",),
         lambda files, out: draw(files[0], out),

@@ -58,7 +58,7 @@ def compute(sweeps: Sequence[Sweep]) -> list[Case]:
             raise ConfigError(f"{sweep.name} has students without a temperature: give it a sweep with KL")
         about = rows.select("teacher", "given_head", "steps").unique()
         if len(about) > 1:
-            raise ConfigError(f"{sweep.name} has {len(about)} kinds of teacher, head or training: give it one")
+            raise ConfigError(f"{sweep.name} has {len(about)} kinds of teacher, head or training: give one")
         ((teacher, given, steps),) = about.iter_rows()
         head = "the teacher's head" if given else "learnt head"
         parts = rows.partition_by("temperature", as_dict=True)

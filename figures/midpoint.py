@@ -2,9 +2,9 @@
 
     python -m figures.midpoint figures/tables/midpoint-2core.csv figures/tables/phase-integrators-2core.csv
 
-A midpoint layer has two MLPs, an Euler layer one. Of a flow it makes an error of higher order, so that under a
-tied teacher its exponent is above 3; with independent teachers order does not help. Compare arXiv:2602.05970,
-the figure of students of higher order. Takes seconds.
+A midpoint layer has two MLPs, an Euler layer one. Of a flow it makes an error of higher order, so that under
+a tied teacher its exponent is above 3; with independent teachers order does not help. Compare
+arXiv:2602.05970, the figure of students of higher order. Takes seconds.
 """
 
 import functools
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from figures import _style
 from figures._caption import caption, scale
 from figures._catalogue import Drawing
-from figures._losses import Losses, along_depth, levels, log_depths, longest, losses_of
+from figures._losses import Losses, along_depth, log_depths, longest, losses_of
 from figures._sweep import Sweep, read_sweep
 from sweeps._config import ConfigError
 from sweeps._store import StoreError
@@ -97,8 +97,8 @@ def plot(students: Sequence[Students], scales: str) -> Figure:
         _exponents(axes["E"], students, look)
         caption(
             figure,
-            "Losses: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. Exponents: bars "
-            f"are 95 % intervals (bootstrap over seeds, Student's t). {scales}",
+            "Losses: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. Exponents: "
+            f"bars are 95 % intervals (bootstrap over seeds, Student's t). {scales}",
         )
         return figure
 

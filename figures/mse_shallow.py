@@ -92,8 +92,8 @@ def plot(students: Sequence[Students], scales: str) -> Figure:
             ).set_in_layout(False)
         caption(
             figure,
-            "Left: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed, [95 % interval]. "
-            f"Right: mean over seeds, bars: Student's 95 %. Steps: {_steps(students)}. {scales}",
+            "Left: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed, [95 % interval]."
+            f" Right: mean over seeds, bars: Student's 95 %. Steps: {_steps(students)}. {scales}",
         )
         return figure
 

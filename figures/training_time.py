@@ -161,7 +161,12 @@ DRAWINGS = (
         NAME,
         "loss against depth at several training times, and exponent against time",
         "arXiv:2602.05970, section 4, exponents over training",
-        ("mse-2core.csv", "kl-tied-long-2core.csv", "mse-2core_curves.parquet", "kl-tied-long-2core_curves.parquet"),
+        (
+            "mse-2core.csv",
+            "kl-tied-long-2core.csv",
+            "mse-2core_curves.parquet",
+            "kl-tied-long-2core_curves.parquet",
+        ),
         lambda files, out: draw(files[:2], out),
     ),
 )
