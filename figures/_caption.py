@@ -1,6 +1,7 @@
 """What stands below a figure: the table, its seeds, and how its scale differs from the paper's."""
 
 import textwrap
+from collections.abc import Mapping
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -19,18 +20,17 @@ def caption(figure: Figure, text: str, letters: float = 18.5) -> None:
     figure.supxlabel("\n".join(lines), fontsize=6.5, color=_style.GREY, x=0.01, ha="left", parse_math=False)
 
 
-def scale(rows: pl.DataFrame, name: str, paper: dict[str, int] | None = None) -> str:
-    """A sentence of a toy sweep: table, scale, seeds, and the paper's scale (`PAPER`) where it is another."""
-    paper = PAPER if paper is None else paper
+def scale(tables: Mapping[str, pl.DataFrame], paper: Mapping[str, int] = PAPER) -> str:
+    """Of toy sweeps by name: their scale and seeds, and the paper's scale where it is another."""
+    same: dict[str, list[str]] = {}
+    for name, rows in tables.items():
+        same.setdefault(_told(rows, paper), []).append(name)
+    return " ".join(f"{', '.join(names)}: {told}." for told, names in same.items())
+
+
+def _told(rows: pl.DataFrame, paper: Mapping[str, int]) -> str:
     ours = {key: sorted(rows[key].unique().to_list()) for key in paper}
-    told = ", ".join(f"{NAMES[key]} {_listed(values)}" for key, values in ours.items())
+    told = ", ".join(f"{NAMES[key]} {' and '.join(map(str, values))}" for key, values in ours.items())
     seeds = rows["seed"].n_unique()
-    text = f"{name}: {told}, {seeds} seed{'s' if seeds > 1 else ''}"
-    other = {key: value for key, value in paper.items() if ours[key] != [value]}
-    if other:
-        text += f" (paper: {', '.join(f'{NAMES[key]} {value}' for key, value in other.items())})"
-    return text + "."
-
-
-def _listed(values: list[int]) -> str:
-    return " and ".join(str(value) for value in values)
+    other = ", ".join(f"{NAMES[key]} {value}" for key, value in paper.items() if ours[key] != [value])
+    return f"{told}, {seeds} seed{'s' if seeds > 1 else ''}" + (f" (paper: {other})" if other else "")

@@ -111,9 +111,13 @@ def guides(axes: Axes, depths: np.ndarray, top: float, slopes: Sequence[int] = (
 
 
 def log_depths(axes: Axes, depths: Sequence[float] | np.ndarray, label: str) -> None:
-    """Log axes with a tick at each depth and losses on y."""
+    """Log axes with a tick at each depth that is not too near the one before, and losses on y."""
     axes.set(xscale="log", yscale="log", xlabel=label)
-    axes.set_xticks(depths, [f"{depth:g}" for depth in depths])
+    shown: list[float] = []
+    for depth in depths:
+        if not shown or depth >= 1.25 * shown[-1]:
+            shown.append(float(depth))
+    axes.set_xticks(shown, [f"{depth:g}" for depth in shown])
     axes.xaxis.minorticks_off()
 
 

@@ -63,10 +63,8 @@ def plot(kept: dict[str, Any]) -> Figure:
 def _told(kept: dict[str, Any], name: str) -> str:
     found = kept["parameters"][name]
     value, error = PUBLISHED[name]
-    return (
-        f"{shown(name).replace('_l', '_ℓ')} = {found['estimate']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
-        f" (published {value:g} ± {error:g})"
-    )
+    ours = f"{found['estimate']:.3g} [{found['low']:.3g}, {found['high']:.3g}]"
+    return f"{shown(name).replace('_l', '_ℓ')} = {ours} (published {value:g} ± {error:g})"
 
 
 def _term(axes: Axes, kept: dict[str, Any], column: str) -> None:

@@ -35,10 +35,9 @@ LOOKS = ((_style.BLUE, "o"), (_style.ORANGE, "s"), (_style.RED, "D"), (_style.GR
 
 @dataclass(frozen=True)
 class Case:
-    """A sweep: what its students had, and their losses at each temperature, from the lowest."""
+    """A sweep: teacher, head and training, and their losses at each temperature, from the lowest."""
 
     name: str
-    scale: str
     temperatures: np.ndarray
     losses: tuple[Losses, ...]
 
@@ -66,7 +65,6 @@ def compute(sweeps: Sequence[Sweep]) -> list[Case]:
         cases.append(
             Case(
                 f"{teacher} teacher, {head}, {steps:,} steps",
-                scale(rows, sweep.name),
                 np.array(list(found)),
                 tuple(found.values()),
             )
@@ -74,7 +72,7 @@ def compute(sweeps: Sequence[Sweep]) -> list[Case]:
     return cases
 
 
-def plot(cases: Sequence[Case]) -> Figure:
+def plot(cases: Sequence[Case], scales: str) -> Figure:
     """The exponents of all cases; and of each its losses against depth."""
     with _style.style():
         columns = 1 + len(cases)
@@ -86,8 +84,7 @@ def plot(cases: Sequence[Case]) -> Figure:
         caption(
             figure,
             "Left: bars are 95 % intervals (bootstrap over seeds and levels, Student's t). Others: geometric "
-            "mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. "
-            + " ".join(case.scale for case in cases),
+            "mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. " + scales,
         )
         return figure
 
@@ -129,7 +126,8 @@ def draw(sources: Sequence[Path], out: Path) -> list[Path]:
     """Draw the figure of some sweeps into the folder `out`; returns the files written."""
     sweeps = load(sources)
     names = ", ".join(sweep.name for sweep in sweeps)
-    return _style.save(plot(compute(sweeps)), out, NAME, f"depthlaw sweeps {names}")
+    scales = scale({sweep.name: sweep.rows for sweep in sweeps})
+    return _style.save(plot(compute(sweeps), scales), out, NAME, f"depthlaw sweeps {names}")
 
 
 DRAWINGS = (

@@ -78,7 +78,7 @@ def compute(sweeps: Sequence[Sweep]) -> list[Students]:
         if not any(one.teacher == teacher for one in found):
             names = ", ".join(sweep.name for sweep in sweeps)
             raise ConfigError(f"no students of {teacher} teachers in {names}")
-    return found
+    return sorted(found, key=lambda one: (one.teacher, one.layer))
 
 
 def plot(students: Sequence[Students], scales: str) -> Figure:
@@ -114,11 +114,12 @@ def _against(axes: Axes, students: Sequence[Students], look: functools.partial, 
         factor = one.mlps if by_mlps else 1
         along_depth(axes, one.losses, per_layer=factor, label=one.name, fillstyle="none", **look(one))
         ticks |= set((one.losses.depths * factor).tolist())
-    shown = sorted(ticks)
-    log_depths(axes, shown if len(shown) < 10 else shown[::2], "MLPs" if by_mlps else "student layers ℓ")
+    log_depths(axes, sorted(ticks), "MLPs" if by_mlps else "student layers ℓ")
     axes.set_ylabel("held-out squared error")
     if by_mlps:
-        axes.legend(fontsize=6.5, loc="lower left")
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high * (high / low) ** 0.4)  # room for the legend
+        axes.legend(fontsize=6.5, loc="upper right")
 
 
 def _exponents(axes: Axes, students: Sequence[Students], look: functools.partial) -> None:
@@ -148,7 +149,7 @@ def draw(sources: Sequence[Path], out: Path) -> list[Path]:
     """Draw the figure of some sweeps into the folder `out`; returns the files written."""
     sweeps = load(sources)
     names = ", ".join(sweep.name for sweep in sweeps)
-    figure = plot(compute(sweeps), " ".join(scale(sweep.rows, sweep.name) for sweep in sweeps))
+    figure = plot(compute(sweeps), scale({sweep.name: sweep.rows for sweep in sweeps}))
     return _style.save(figure, out, NAME, f"depthlaw sweeps {names}")
 
 

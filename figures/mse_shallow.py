@@ -99,7 +99,7 @@ def plot(students: Sequence[Students], scales: str) -> Figure:
 
 
 def _steps(students: Sequence[Students]) -> str:
-    return ", ".join(f"{one.name}: {one.steps:,}" for one in students)
+    return "; ".join(f"{one.name}: {one.steps:,}" for one in students)
 
 
 def _look(one: Students, shallow: int) -> dict[str, Any]:
@@ -141,9 +141,11 @@ def _local(axes: Axes, students: Sequence[Students], shallow: int) -> None:
 def draw(sources: Sequence[Path], out: Path) -> list[Path]:
     """Draw the figure of some sweeps into the folder `out`; returns the files written."""
     sweeps = load(sources)
-    told = [scale(sweeps[0].rows, sweeps[0].name, PAPER), *(scale(one.rows, one.name) for one in sweeps[1:])]
+    tables = {sweep.name: sweep.rows for sweep in sweeps}
+    shallow = {sweeps[0].name: tables.pop(sweeps[0].name)}
+    scales = f"{scale(shallow, PAPER)} {scale(tables)}"
     names = ", ".join(sweep.name for sweep in sweeps)
-    return _style.save(plot(compute(sweeps), " ".join(told)), out, NAME, f"depthlaw sweeps {names}")
+    return _style.save(plot(compute(sweeps), scales), out, NAME, f"depthlaw sweeps {names}")
 
 
 DRAWINGS = (

@@ -6,6 +6,7 @@ Compare arXiv:2602.05970, the figures of section 4 over training: with a tied te
 about 1 towards 3, with independent ones it stays near 1. Reads losses over training; takes seconds.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import polars as pl
 import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 
 from figures import _style
 from figures._caption import caption, scale
@@ -95,24 +97,29 @@ def _courses(sweep: Sweep) -> list[Course]:
     return sorted(found, key=lambda one: (one.teacher, one.temperature))
 
 
-def plot(sweeps: Sequence[Sweep], courses: Sequence[Sequence[Course]]) -> Figure:
+def plot(courses: Sequence[Sequence[Course]], scales: str) -> Figure:
     """Above: losses against depth, of each teacher at its highest temperature; below: exponents."""
     above = [mine[-1] for group in courses for mine in _by_teacher(group)]
     with _style.style():
         figure = Figure(figsize=(10, 6.4), layout="constrained")
-        upper, lower = figure.subfigures(2, 1, height_ratios=(1, 0.9))
-        for axes, course in zip(upper.subplots(1, len(above), squeeze=False)[0], above, strict=True):
+        grid = figure.add_gridspec(2, math.lcm(len(above), len(courses)))
+        for axes, course in zip(_row(figure, grid, 0, len(above)), above, strict=True):
             _losses(axes, course)
-        for axes, group in zip(lower.subplots(1, len(courses), squeeze=False)[0], courses, strict=True):
+        for axes, group in zip(_row(figure, grid, 1, len(courses)), courses, strict=True):
             _exponents(axes, group)
-        told = " ".join(scale(longest(sweep.rows, sweep.name), sweep.name) for sweep in sweeps)
         caption(
             figure,
             "Above: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. Below: bands "
             "are 95 % intervals (bootstrap over seeds, Student's t). Where the learning rate falls over the "
-            f"training, early losses are not those of a shorter one. {told}",
+            f"training, early losses are not those of a shorter one. {scales}",
         )
         return figure
+
+
+def _row(figure: Figure, grid: GridSpec, row: int, count: int) -> list[Axes]:
+    """So many panels of equal width."""
+    wide = grid.ncols // count
+    return [figure.add_subplot(grid[row, wide * i : wide * (i + 1)]) for i in range(count)]
 
 
 def _by_teacher(group: Sequence[Course]) -> list[list[Course]]:
@@ -153,20 +160,18 @@ def draw(sources: Sequence[Path], out: Path) -> list[Path]:
     """Draw the figure of some sweeps into the folder `out`; returns the files written."""
     sweeps = load(sources)
     names = ", ".join(sweep.name for sweep in sweeps)
-    return _style.save(plot(sweeps, compute(sweeps)), out, NAME, f"depthlaw sweeps {names}")
+    scales = scale({sweep.name: sweep.rows for sweep in sweeps})
+    return _style.save(plot(compute(sweeps), scales), out, NAME, f"depthlaw sweeps {names}")
 
+
+SWEEPS = ("mse-2core.csv", "kl-tied-long-2core.csv")
 
 DRAWINGS = (
     Drawing(
         NAME,
         "loss against depth at several training times, and exponent against time",
         "arXiv:2602.05970, section 4, exponents over training",
-        (
-            "mse-2core.csv",
-            "kl-tied-long-2core.csv",
-            "mse-2core_curves.parquet",
-            "kl-tied-long-2core_curves.parquet",
-        ),
+        (*SWEEPS, *(name.replace(".csv", "_curves.parquet") for name in SWEEPS)),
         lambda files, out: draw(files[:2], out),
     ),
 )
