@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from figures import _style
+from figures import _style, _ticks
 from figures._sweep import Sweep
 from sweeps._config import ConfigError
 from sweeps.laws import DepthLaw, Fit, fit
@@ -113,12 +113,7 @@ def guides(axes: Axes, depths: np.ndarray, top: float, slopes: Sequence[int] = (
 def log_depths(axes: Axes, depths: Sequence[float] | np.ndarray, label: str) -> None:
     """Log axes with a tick at each depth that is not too near the one before, and losses on y."""
     axes.set(xscale="log", yscale="log", xlabel=label)
-    shown: list[float] = []
-    for depth in depths:
-        if not shown or depth >= 1.25 * shown[-1]:
-            shown.append(float(depth))
-    axes.set_xticks(shown, [f"{depth:g}" for depth in shown])
-    axes.xaxis.minorticks_off()
+    _ticks.at(axes, depths)
 
 
 def levels(axes: Axes) -> None:

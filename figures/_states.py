@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
-from figures import _style
+from figures import _style, _ticks
 
 MARKERS = "os^Dv<>P"
 
@@ -19,7 +19,7 @@ LABELS = {
     "step_angle": "angle of a layer's step (rad)",
     "update_angle": "angle between updates (rad)",
     "norm": "norm of the state",
-    "relative_progress": "share of the way from first to last state",
+    "relative_progress": "share of the way to the last state",
     "angle_to_end": "angle to the last state (rad)",
 }
 
@@ -120,3 +120,5 @@ def scaling(axes: Axes, depths: np.ndarray, steps: np.ndarray, exponent: float |
         level = np.exp(np.mean(np.log(steps) + exponent * np.log(depths)))
         axes.plot(grid, level * grid**-exponent, color=look["color"], lw=0.8)
     axes.set(xscale="log", yscale="log", xlabel="layers", ylabel="mean step of the middle half (rad)")
+    _ticks.at(axes, np.unique(depths))
+    _ticks.plain(axes.yaxis)

@@ -13,11 +13,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from figures import _chinchilla, _style, sensitivity
+from figures import _chinchilla, _style, _ticks, sensitivity
 from figures._caption import caption
 from figures._catalogue import Drawing
 from figures.law_fit import shown
@@ -77,17 +75,10 @@ def _term(axes: Axes, kept: dict[str, Any], column: str) -> None:
     axes.set(xscale="log", xlabel=AXES[column], ylabel="loss left by the other terms (nats)")
     if (mean - deviation).min() > 0:
         axes.set_yscale("log")
-        _ticks(axes.yaxis)
+        _ticks.plain(axes.yaxis)
     if at.max() < 1e5:
-        _ticks(axes.xaxis)
+        _ticks.plain(axes.xaxis)
     axes.set_title(_told(kept, _chinchilla.TERMS[column][1]), fontsize=8)
-
-
-def _ticks(axis: Axis) -> None:
-    """Numbers that can be read on a log axis of less than a decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _bootstrap(axes: Axes, kept: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@
 
 Angles of steps and updates, cosines of updates, norms, the way to the last state, losses read out along
 depth; and how steps scale with depth, what recurrences gain, or clusters of tokens. Compare
-arXiv:2602.05970, the section on hidden states of language models. `depthlaw probe` draws the same of any folder (hidden_states.py).
+arXiv:2602.05970, the section on hidden states of language models. `depthlaw probe` draws the same of any
+folder (hidden_states.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import _states, _style
+from figures import _states, _style, _ticks
 from figures._caption import caption
 from figures._catalogue import Drawing
 from figures._lines import ends, line_of, lines_by, load, recurrence_ends, step_fit
@@ -59,6 +60,7 @@ def plot(lines: Sequence[Line], further: Sequence[Panel], told: str) -> Figure:
 def _losses(axes: Axes, shown: Sequence[Shown]) -> None:
     _states.losses(axes, shown)
     axes.set_yscale("log")
+    _ticks.plain(axes.yaxis)
     axes.set_title("read by head (line), last layer and head (dots)", fontsize=8)
 
 
@@ -86,6 +88,7 @@ def ends_panel(states: pl.DataFrame) -> Panel:
             axes.plot(depths, steps, color=colour, marker=marker, label=f"{name} layer")
         axes.axhline(QUARTER, color=_style.GREY, lw=0.8, ls=":")
         axes.set(xscale="log", xlabel="layers", ylabel="angle of the layer's step (rad)", ylim=(0, 2.2))
+        _ticks.at(axes, depths)
         axes.legend(fontsize=6.5, loc="upper right", ncols=3, columnspacing=0.8, handlelength=1)
 
     return panel
@@ -120,18 +123,17 @@ def clusters_panel(tokens: pl.DataFrame) -> Panel:
 def _told(networks: pl.DataFrame, states: pl.DataFrame, name: str) -> str:
     """Of what the figure is."""
     seeds, width = states["seed"].n_unique(), states["width"][0]
-    mean = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
-    tokens = networks["tokens"].max()
-    return f"{name}: width {width}, {mean}, {tokens:,} tokens a network; losses with 95 % over documents."
+    trained = "pretrained" if "model" in networks.columns else f"{seeds} seed{'s' if seeds > 1 else ''}"
+    tokens = max(networks["tokens"].to_list())
+    return f"{name}: width {width}, {trained}, {tokens:,} tokens a network; losses with 95 % over documents."
 
 
 def draw_depths(files: Sequence[Path], out: Path) -> list[Path]:
     """A line for each depth."""
     networks, states = load(files[0], files[1])
     lines = lines_by(networks, states, "depth", "{} layers")
-    figure = plot(
-        lines, (scaling_panel(networks), ends_panel(states)), _told(networks, states, files[0].stem)
-    )
+    further = (scaling_panel(networks), ends_panel(states))
+    figure = plot(lines, further, _told(networks, states, files[0].stem))
     return _style.save(figure, out, f"{NAME}depth", f"probes {files[0].stem}")
 
 
@@ -149,9 +151,8 @@ def draw_pretrained(files: Sequence[Path], out: Path) -> list[Path]:
     networks, states = load(files[0], files[1])
     model = str(networks["model"][0])
     told = f"{_told(networks, states, model)} Bands: 5 to 95 % of the tokens."
-    figure = plot(
-        [line_of(networks, states, model, band=True)], (clusters_panel(read_table(files[2])),), told
-    )
+    line = line_of(networks, states, model, band=True)
+    figure = plot([line], (clusters_panel(read_table(files[2])),), told)
     return _style.save(figure, out, f"{NAME}smollm2", f"probe of {model}")
 
 
