@@ -46,6 +46,25 @@ class Watcher(Protocol):
     def close(self) -> None: ...
 
 
+class _Silent:
+    """Hears, and says nothing."""
+
+    def start(self, jobs: dict[str, Job], reused: int) -> None:
+        pass
+
+    def tick(self, tick: Tick) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass
 class RunSummary:
     """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones.
@@ -68,7 +87,7 @@ class RunSummary:
 def run_sweep(
     spec: Spec,
     out: Path,
-    watcher: Watcher,
+    watcher: Watcher | None = None,
     *,
     where: Where | None = None,
     executor: Executor | None = None,
@@ -76,12 +95,12 @@ def run_sweep(
 ) -> RunSummary:
     """Train every job of `spec` that `out` holds no record of.
 
-    where: what the user says of where to run. executor: where to, else as `executors.choose` says. A job
-    that fails is recorded, in the summary, and stops no other.
+    watcher: is told how it goes (None: nobody is). where: what the user says of where to run. executor:
+    where to, else as `executors.choose` says. A job that fails is recorded, in the summary, and stops no other.
     Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written or is in
     use, Stopped after SIGINT, SIGTERM or SIGHUP.
     """
-    policy = policy or Policy()
+    watcher, policy = watcher or _Silent(), policy or Policy()
     store = Store(out)
     jobs = expand(spec.kind, spec.configs)
     executor = executor or choose(jobs, where or Where())

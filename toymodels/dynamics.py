@@ -20,6 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+__all__ = [
+    "DENSE",
+    "Geometry",
+    "angle",
+    "angles_to_end",
+    "geometry",
+    "independent_updates",
+    "norm",
+    "norms",
+    "relative_progress",
+    "step_angles",
+    "update_angles",
+    "update_cosines",
+]
+
 
 @functools.partial(jax.jit, static_argnames=("axis",))
 def angle(u: Float[ArrayLike, "..."], v: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:

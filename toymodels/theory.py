@@ -55,6 +55,8 @@ from jaxtyping import ArrayLike, Float
 
 from toymodels._teachers import Teacher
 
+__all__ = ["MeanField", "crossover_depth", "local_exponent", "mean_field", "relu_square_kernel"]
+
 Numbers = npt.NDArray[np.float64]
 
 
