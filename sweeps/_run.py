@@ -39,11 +39,20 @@ class Policy:
 class Watcher(Protocol):
     """Is told how a sweep goes; see `sweeps._progress`."""
 
-    def start(self, jobs: dict[str, Job], reused: int) -> None: ...
-    def tick(self, tick: Tick) -> None: ...
-    def note(self, text: str) -> None: ...
-    def end(self, outcome: Outcome) -> None: ...
-    def close(self) -> None: ...
+    def start(self, jobs: dict[str, Job], reused: int) -> None:
+        """Before the first job: those to run, by id, and how many had ended before."""
+
+    def tick(self, tick: Tick) -> None:
+        """A running job has come further."""
+
+    def note(self, text: str) -> None:
+        """A sentence for a person."""
+
+    def end(self, outcome: Outcome) -> None:
+        """A job has ended, and its record is written."""
+
+    def close(self) -> None:
+        """Nothing comes after this; `run_sweep` leaves it to its caller."""
 
 
 class _Silent:
@@ -67,7 +76,8 @@ class _Silent:
 
 @dataclass
 class RunSummary:
-    """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones.
+    """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones,
+    by job id, and what they printed (`traces`).
 
     peak_memory: in bytes, the peaks of all its processes while they trained, added, with the libraries that
     they share counted once. compile_seconds: of all processes, for compiling or fetching what is compiled.
