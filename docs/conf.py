@@ -157,6 +157,7 @@ def setup(app) -> None:
     app.connect("autodoc-process-docstring", wrap)
     app.connect("autodoc-process-signature", sign)
     app.connect("doctree-read", nearest)
+    app.connect("source-read", beside)
 
 
 def wrap(app, what, name, value, options, lines: list[str]) -> None:
@@ -185,3 +186,8 @@ def nearest(app, doctree: nodes.document) -> None:
         if len(found) > 1 and f"{module}.{name}" not in found:
             of_room = [home for home in found if home.split(".")[0] == module.split(".")[0]]
             reference["reftarget"] = (of_room or found)[0]
+
+
+def beside(app, page: str, source: list[str]) -> None:
+    """Links to Markdown files beside this folder, which are no pages here, as downloads."""
+    source[0] = re.sub(r"\]\((\.\./[^)#]*\.md)(#[^)]*)?\)", r"](path:\1)", source[0])
