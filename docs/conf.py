@@ -91,9 +91,13 @@ class Public(SphinxDirective):
             elif inspect.isroutine(value) or hasattr(value, "__wrapped__"):
                 lines += [f".. autofunction:: {module}.{name}", ""]
             elif not inspect.ismodule(value):
-                told = ["   " + line for line in ("", ".. markdown::", "", *said_of(of, name).splitlines())]
-                told = told[:4] + ["   " + line for line in told[4:]]
-                lines += [f".. py:data:: {module}.{name}", *told, ""]
+                lines += [f".. py:data:: {name}", f"   :module: {module}"]
+                shown = repr(value)
+                lines += [f"   :value: {shown}"] if len(shown) < 100 and "<" not in shown else []
+                told = said_of(of, name).splitlines()
+                if isinstance(value, dict):
+                    told += ["", "Names: " + ", ".join(f"`{key}`" for key in value) + "."]
+                lines += ["", "   .. markdown::", "", *("      " + line for line in told), ""]
         return self.parse_text_to_nodes("\n".join(lines))
 
 

@@ -123,3 +123,12 @@ def says(docstring: str, error: str, module: Any) -> bool:
     assert cls is not None, error
     kinds = [each.__name__ for each in cls.__mro__ if each not in (Exception, BaseException, object)]
     return any(kind in docstring for kind in kinds)
+
+
+def member_docstring(cls: type, name: str) -> str:
+    """What a member says, or what the first class above it that has it says."""
+    for base in cls.__mro__:
+        found = vars(base).get(name)
+        if found is not None and (told := inspect.getdoc(found)):
+            return told
+    return ""
