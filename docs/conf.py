@@ -1,8 +1,8 @@
 """How the pages are built: `sphinx-build -W -b html docs docs/_build`. Nothing is fetched.
 
-Pages are Markdown, and so are the docstrings of the package: `Markdown` puts them into the API page as they are.
-`Public` lists what a module has in `__all__`. Signatures are shown as the source has them, since that is where
-the shapes of arrays stand.
+Pages are Markdown, and so are the docstrings of the package: `Markdown` puts them into the API page as they
+are. `Public` lists what a module has in `__all__`. Signatures are shown as the source has them, since that is
+where the shapes of arrays stand.
 """
 
 import ast
@@ -32,7 +32,11 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 html_theme = "alabaster"
-html_theme_options = {"description": "What is a layer worth?", "page_width": "62rem", "sidebar_width": "14rem"}
+html_theme_options = {
+    "description": "What is a layer worth?",
+    "page_width": "62rem",
+    "sidebar_width": "14rem",
+}
 html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
 html_copy_source = False
 
@@ -105,7 +109,9 @@ def said_of(module: object, name: str) -> str:
     """The text below the assignment of a constant, wherever in the package that is."""
     tree = ast.parse(inspect.getsource(module))
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and any((each.asname or each.name) == name for each in node.names):
+        if isinstance(node, ast.ImportFrom) and any(
+            (each.asname or each.name) == name for each in node.names
+        ):
             return said_of(importlib.import_module(node.module or ""), name)
     for node, after in zip(tree.body, tree.body[1:], strict=False):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -172,7 +178,9 @@ def wrap(app, what, name, value, options, lines: list[str]) -> None:
 
 def sign(app, what, name, value, options, given, returned):
     """Signature and return type as the source has them."""
-    if given is None or not (inspect.isclass(value) or inspect.isroutine(value) or hasattr(value, "__wrapped__")):
+    if given is None or not (
+        inspect.isclass(value) or inspect.isroutine(value) or hasattr(value, "__wrapped__")
+    ):
         return None
     returns = None if inspect.isclass(value) else getattr(parsed(value), "returns", None)
     return signature(value) or "", returns and ast.unparse(returns).strip("'\"")

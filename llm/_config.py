@@ -41,7 +41,7 @@ class ModelConfig:
     attention across documents of one sequence.
 
     Raises ValueError, naming field, value and rule: sizes out of range, a width that is no multiple of
-    head_size, recurrences that do not divide the layers, and ways to learn in which parts would not be learnt.
+    head_size, recurrences that do not divide the layers, and ways to learn that would leave parts untaught.
     """
 
     width: int = 640

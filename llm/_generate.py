@@ -64,8 +64,8 @@ def extend(
 
     Every token sees all before it, also in a model that was trained with `mask_documents`.
 
-    Raises ValueError for tokens outside the vocabulary, and where the cache has no room for them (under `jax.jit`, where its length is not known,
-    this cannot be seen, and the last positions are overwritten).
+    Raises ValueError for tokens outside the vocabulary, and where the cache has no room for them (under
+    `jax.jit`, where its length is not known, this cannot be seen, and the last positions are overwritten).
     """
     config, length, room = model.config, tokens.shape[1], cache.prelude.keys.shape[-3]
     check_vocabulary(tokens, model.vocabulary, "tokens")

@@ -1,8 +1,8 @@
 """Input injection: how the prelude's output e enters every recurrence, and what is carried between them.
 
 Symbols: prelude output e, state h, output s of a recurrence, recurrence i = 0 … r − 1, width d.
-A new injection is a subclass of `Injection`, here or in a module of your own (docs/extending.md); a spec names
-it by `kind`.
+A new injection is a subclass of `Injection`, here or in a module of your own (docs/extending.md); a spec
+names it by `kind`.
 """
 
 import abc

@@ -106,7 +106,8 @@ def run_sweep(
     """Train every job of `spec` that `out` holds no record of.
 
     watcher: is told how it goes (None: nobody is). where: what the user says of where to run. executor:
-    where to, else as `executors.choose` says. A job that fails is recorded, in the summary, and stops no other.
+    where to, else as `executors.choose` says. A job that fails is recorded, in the summary, and stops no
+    other.
     Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written or is in
     use, Stopped after SIGINT, SIGTERM or SIGHUP.
     """

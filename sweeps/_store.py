@@ -220,7 +220,7 @@ class Store:
         return statuses
 
     def set_aside(self, path: Path) -> None:
-        """Move a file or folder of a job to where nothing reads it. Raises StoreError where it cannot be moved."""
+        """Move a file or folder of a job to where nothing reads it. Raises StoreError where it cannot be."""
         target = self.out / "set_aside"
         try:
             target.mkdir(exist_ok=True)

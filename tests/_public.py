@@ -51,7 +51,9 @@ def constant_docstring(dotted: str) -> str:
     module, _, name = dotted.rpartition(".")
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and any((each.asname or each.name) == name for each in node.names):
+        if isinstance(node, ast.ImportFrom) and any(
+            (each.asname or each.name) == name for each in node.names
+        ):
             return constant_docstring(f"{node.module}.{name}")
     for node, after in zip(tree.body, tree.body[1:], strict=False):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -62,7 +64,7 @@ def constant_docstring(dotted: str) -> str:
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """A class's own public functions: methods, properties, class methods; with what decorates them taken off."""
+    """A class's own public methods, properties and class methods, without what decorates them."""
     for name, member in vars(cls).items():
         if isinstance(member, classmethod | staticmethod):
             member = member.__func__
@@ -104,7 +106,7 @@ def _raised(function: Any, module: Any, seen: set[str]) -> set[str]:
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of functions inside it and of `try` bodies whose errors it takes."""
+    """The nodes of a function, without those of functions inside it and of `try` bodies that it guards."""
     waiting = list(ast.iter_child_nodes(tree))
     while waiting:
         node = waiting.pop()

@@ -46,7 +46,7 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-# --- docstrings -------------------------------------------------------------------------------------------------
+# --- docstrings ---
 
 
 @pytest.mark.parametrize("name", _public.names())
@@ -83,7 +83,9 @@ def test_docstring_names_errors(name):
             assert [error for error in _public.raised(method) if not _public.says(told, error, module)] == []
     for member, function in _public.members(value):
         said = f"{told}\n{_public.member_docstring(value, member)}"
-        assert [error for error in _public.raised(function) if not _public.says(said, error, module)] == [], member
+        assert [error for error in _public.raised(function) if not _public.says(said, error, module)] == [], (
+            member
+        )
 
 
 def test_errors_are_seen():
@@ -93,10 +95,12 @@ def test_errors_are_seen():
     assert "ArgumentError" in _public.raised(_public.value_of("sweeps.laws.fit"))  # by _check
     assert _public.raised(_public.value_of("sweeps.laws.regime")) == {"ValueError"}
     assert not _public.says("Raises TypeError.", "ValueError", sys)
-    assert _public.says("Raises ValueError.", "ArgumentError", inspect.getmodule(_public.value_of("sweeps.laws.fit")))
+    assert _public.says(
+        "Raises ValueError.", "ArgumentError", inspect.getmodule(_public.value_of("sweeps.laws.fit"))
+    )
 
 
-# --- links and commands -----------------------------------------------------------------------------------------
+# --- links and commands ---
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -142,7 +146,7 @@ def command_line():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_commands_parse(path):
-    """Every call in a shell block is one that the command line takes; in the prose names and options exist."""
+    """Every call in a shell block is one that the command line takes; names and options in prose exist."""
     text = path.read_text(encoding="utf-8")
     group = command_line()
     for words in calls(text):
@@ -163,7 +167,9 @@ def test_commands_parse(path):
 def test_presets_exist(path):
     """`depthlaw run NAME` names a preset, a file or the word SPEC."""
     text = path.read_text(encoding="utf-8")
-    named = [words[2] for words in calls(text) + mentions(text) if words[:2] == ["depthlaw", "run"] and words[2:]]
+    named = [
+        words[2] for words in calls(text) + mentions(text) if words[:2] == ["depthlaw", "run"] and words[2:]
+    ]
     named = [name for name in named if not name.endswith(".toml") and not name.startswith("-")]
     assert set(named) <= {*preset_names(), "SPEC"}
 
@@ -175,13 +181,15 @@ def test_commands_are_seen():
     assert mentions(text) == [["depthlaw", "fit", "T", "--x"]]
 
 
-# --- what pages say ---------------------------------------------------------------------------------------------
+# --- what pages say ---
 
 
 def first_cells(text: str, heading: str) -> list[str]:
     """What stands in backticks first in each row of the tables below a heading, heads of tables left out."""
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([^`]+)`", re.sub(r"^\|.*\n(?=\|-)", "", section, flags=re.MULTILINE), re.MULTILINE)
+    return re.findall(
+        r"^\| `([^`]+)`", re.sub(r"^\|.*\n(?=\|-)", "", section, flags=re.MULTILINE), re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,7 +237,7 @@ def test_the_spec_of_the_text_page_is_a_spec(tmp_path):
     assert [config.budget for config in mine.configs] == [config.budget for config in preset.configs]
 
 
-# --- pages are built --------------------------------------------------------------------------------------------
+# --- pages are built ---
 
 
 def test_pages_build(tmp_path):
@@ -237,7 +245,18 @@ def test_pages_build(tmp_path):
     pytest.importorskip("sphinx", reason="pip install -e '.[docs]'")
     pytest.importorskip("myst_parser", reason="pip install -e '.[docs]'")
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            str(tmp_path / "trees"),
+        ]
         + [str(ROOT / "docs"), str(tmp_path / "html")],
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from tests.test_docs import calls, fences, page
 WORDS = "a layer is worth what it adds to those before and no more than the next one leaves of that".split()
 TINY = {
     "grid": 'grid]\nbudget = [4e8, 8e8, 1.6e9]\n"model.width" = [8, 16, 24]\n"model.num_recur" = [1, 2]\n',
-    "base": "base]\nbatch = 8\nmodel = { head_size = 8, prelude = 0, layers = 2, coda = 0 }\n"
+    "base": "base]\nbatch = 8\nmodel = { head_size = 8, prelude = 0, layers = 2, coda = 1 }\n"
     "evaluation = { sequences = 16, batch = 16 }\n",
 }
 """A grid of the page's kind that takes seconds a run."""
@@ -50,11 +50,13 @@ def run(folder: Path, words: list[str], status: int = 0) -> str:
 
 def call(*beginning: str) -> list[str]:
     """The first call of the page that begins so."""
-    return next(words for words in calls(page("from-text-to-phi")) if words[: len(beginning)] == list(beginning))
+    return next(
+        words for words in calls(page("from-text-to-phi")) if words[: len(beginning)] == list(beginning)
+    )
 
 
 def test_corpus_and_dry_run(folder):
-    """The page's spec makes shards of the text, some of it held out, and its cost can be had before it is run."""
+    """The page's spec makes shards of the text, some of it held out, and says its cost before it is run."""
     said = run(folder, call("depthlaw", "corpus"))
     sides = dict(re.findall(r"(train|validation) +│ +(\d+)", said))
     assert int(sides["train"]) + int(sides["validation"]) == 200 and 0 < int(sides["validation"]) < 40
@@ -64,12 +66,19 @@ def test_corpus_and_dry_run(folder):
 
 @pytest.mark.slow
 def test_run_and_phi(folder):
-    """The page's commands from the run to the probes work one after another; a grid that small may not bound phi."""
+    """The page's commands from the run to the probes work in turn; a grid that small may not bound phi."""
     text = (folder / "phi.toml").read_text(encoding="utf-8")
     extends = re.search(r'extends = ".*"\n', text)[0]
-    text = text.replace(extends, 'kind = "lm"\n') + f"context = 32\nvalidation = 0.2\n\n[{TINY['grid']}\n[{TINY['base']}"
+    text = (
+        text.replace(extends, 'kind = "lm"\n')
+        + f"context = 32\nvalidation = 0.2\n\n[{TINY['grid']}\n[{TINY['base']}"
+    )
     (folder / "phi.toml").write_text(text, encoding="utf-8")
-    run(folder, [*call("depthlaw", "run", "phi.toml", "--keep-models"), "--executor", "in-process"], status=ANY)
+    run(
+        folder,
+        [*call("depthlaw", "run", "phi.toml", "--keep-models"), "--executor", "in-process"],
+        status=ANY,
+    )
     assert "18" in run(folder, call("depthlaw", "status"))
     said = run(folder, call("depthlaw", "iso-depth", "results/phi", "--plot"), status=ANY)
     assert "phi" in said

@@ -103,8 +103,8 @@ class CohortConfig:
     batch: fresh Gaussian inputs a step. steps: training steps.
 
     Raises ValueError, naming field, value and rule: sizes below 1, depths or seeds that are missing or named
-    twice, a layer that `LAYERS` does not have, and a vocabulary where the objective has no head, or none where
-    it has.
+    twice, a layer that `LAYERS` does not have, and a vocabulary where the objective has no head, or none
+    where it has.
     """
 
     teacher: Teacher = field(default_factory=Independent)

@@ -77,7 +77,7 @@ class MeanField(NamedTuple):
 
     @property
     def update_angle(self) -> float:
-        """Angle (radians) with the cosine of neighbouring updates: π/2 in a random walk, 0 on a straight line."""
+        """Angle (radians) with the cosine of neighbouring updates: π/2 in a random walk, 0 on a line."""
         return math.acos(np.clip(self.update_cosines(1)[0], -1, 1))
 
     @property
