@@ -70,6 +70,5 @@ def svg(figure: Figure, name: str) -> str:
     text = re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.DOTALL)
     # Text is drawn as paths, so quotes and parentheses are those of attributes alone.
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return (
-        re.sub(r'<svg ([^>]*?)xmlns:xlink="[^"]*" ', r"<svg \1", text).replace("xlink:href", "href").strip()
-    )
+    text = re.sub(r'<svg ([^>]*?)xmlns:xlink="[^"]*" ', r"<svg \1", text)
+    return text.replace("xlink:href", "href").strip()

@@ -39,10 +39,10 @@ class Conclusion:
 def conclude(rows: "pl.DataFrame", asked: FitSpec) -> Conclusion:
     """The conclusion from the rows of a folder of results; that there is none, where there is none."""
     if rows.is_empty():
-        return Conclusion(("There are no rows yet, so there is no answer.",))
+        return Conclusion(("There are no rows, so there is no answer.",))
     if asked.law == NO_LAW:
         return Conclusion((f"The spec asks for no fit: the {len(rows)} rows speak for themselves.",))
-    refused = ()
+    refused: tuple[Caveat, ...] = ()
     if asked.law == LOOPED and not asked.by:
         try:
             return _of_grid(rows)
@@ -65,12 +65,10 @@ def _of_answers(found: list[Answer], refused: tuple[Caveat, ...]) -> Conclusion:
             assert one.fit is not None
             where = _headline.named(one.condition)
             caption = title(one.fit).replace("\n", "; ")
-            told_how = (
-                f"Intervals: {one.fit.interval_method}. Rows: SHA-256 {one.fit.provenance.data_sha256}."
-            )
-            fits.append(
-                of_terminal(parameters_table(one.fit), f"{where}: {caption}" if where else caption, told_how)
-            )
+            caption = f"{where}: {caption}" if where else caption
+            rows = one.fit.provenance.data_sha256
+            note = f"Intervals: {one.fit.interval_method}. SHA-256 of the rows: {rows}."
+            fits.append(of_terminal(parameters_table(one.fit), caption, note))
     return Conclusion(
         told,
         _headline.readings(found),
@@ -103,13 +101,31 @@ def _of_grid(rows: "pl.DataFrame") -> Conclusion:
         "What one more recurrence of a block is worth: nothing at 0, a block of its own at 1.",
         not (fit.trusted and phi.identified),
     )
-    said = sentences(grid)
-    first = [one for one in said if one.startswith(("phi =", "phi is", "The frontier"))][:2]
     return Conclusion(
-        tuple(first),
+        _of_phi(grid),
         (reading,),
-        tuple(one for one in said if one not in first),
+        tuple(sentences(grid)),
         (*doubts, *(Caveat(one) for one in caveats(grid))),
         tuple(of_terminal(one) for one in tables(grid)),
         grid=grid,
     )
+
+
+def _of_phi(grid: "IsoDepth") -> tuple[str, ...]:
+    """The answer of a grid in two sentences; how its interval was made is among the findings."""
+    phi, most = grid.phi, max(run.num_recur for run in grid.runs)
+    if not (grid.free.fit.trusted and phi.identified):
+        return ("What a recurrence is worth is not known: these runs do not bound φ.",)
+    low, high = phi.interval
+    times = [f"{most**value:.2f}" for value in (phi.estimate, low, high)]
+    told = (
+        f"φ = {phi.estimate:.3f} [{low:.3f} to {high:.3f}]: running a block {most} times is worth {times[0]} "
+        f"[{times[1]} to {times[2]}] blocks of their own. In brackets: {100 * grid.free.fit.confidence:g} % "
+        "intervals."
+    )
+    rises = {
+        True: ("At equal compute, the frontier's loss rises with r at every budget.",),
+        False: ("At equal compute, the frontier's loss does not rise with r at every budget.",),
+        None: (),
+    }
+    return (told, *rises[grid.monotone])

@@ -25,8 +25,8 @@ def of_terminal(table: "Table", caption: str = "", note: str = "") -> Grid:
     headings: list[Heading] = []
     first = ""
     for column in table.columns:
-        above, _, below = str(column.header).partition("\n")
-        first = above or first  # an empty first line stands below that of the column before
+        above, line, below = str(column.header).partition("\n")
+        first = first if line and not above else above  # an empty line stands for that of the column before
         headings.append(Heading(f"{first} {below}".strip(), numeric=column.justify == "right"))
     columns = [
         [NULL.get(head.name, cell) if cell == "-" else cell for cell in map(str, column.cells)]
@@ -45,10 +45,10 @@ def of_rows(
     names = [name for name in rows.columns if name not in (*alike, "job")]
     headings = tuple(_heading(name, columns[name]) for name in names)
     shown = rows.head(MOST_SHOWN)
-    cells = tuple(tuple(map(_cell, row)) for row in shown.select(names).iter_rows())
+    cells = tuple(tuple(map(_cell, names, row)) for row in shown.select(names).iter_rows())
     left = f"The first {len(shown)} of {len(rows)} rows" if len(shown) < len(rows) else f"{len(rows)} rows"
     grid = Grid(f"{left}, with the columns that differ", headings, cells)
-    return grid, tuple((name, _cell(rows[name][0])) for name in alike)
+    return grid, tuple((name, _cell(name, rows[name][0])) for name in alike)
 
 
 def _heading(name: str, column: Column) -> Heading:
@@ -56,9 +56,9 @@ def _heading(name: str, column: Column) -> Heading:
     return Heading(name, f"{column.meaning}{unit}", column.type in (int, float))
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
-        return "–"
+        return NULL.get(name, "–")
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

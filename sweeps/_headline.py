@@ -129,8 +129,11 @@ def readings(found: Sequence[Answer]) -> tuple[Reading, ...]:
 def _meaning(one: Answer) -> str:
     if one.fit is None or not isinstance(one.law, DepthLaw):
         return ""
-    told = f"Twice the depth divides the loss above its floor by {2 ** one.fit.estimates['alpha']:.3g}."
-    return f"{str(one.regime).capitalize()}. {told}" if one.trusted else "Not to be trusted."
+    if not one.trusted:
+        return "Not to be trusted."
+    times, low, high = (2**a for a in (one.fit.estimates["alpha"], *one.fit.intervals["alpha"]))
+    told = f"Twice the depth divides the loss above its floor by {times:.3g} [{low:.3g} to {high:.3g}]."
+    return f"{str(one.regime).capitalize()}. {told}"
 
 
 def regimes(found: Sequence[Answer]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The report of a sweep as one page of HTML: a pure function from its contents to a text.
 
-The page needs nothing but itself: style and figures are in it, what can be downloaded is in its links, and its
-policy lets a browser fetch nothing and run nothing. All that comes from a sweep is escaped; of the contents,
-only `Drawing.svg` is markup. The same contents give the same text.
+The page needs nothing but itself: style, figures and downloads are in it, and its policy lets a browser
+fetch nothing and run nothing. All that comes from a sweep is escaped; of the contents, only `Drawing.svg` is
+markup. The same contents give the same text.
 """
 
 import base64
@@ -192,7 +192,7 @@ def _caveats(caveats: Iterable[Caveat]) -> str:
         where = f"\n{_folded(f'{len(one.where)} places', _list(one.where))}" if len(one.where) > 1 else ""
         only = f"{_text(one.where[0])}: " if len(one.where) == 1 else ""
         kind = "serious" if one.serious else "mild"
-        word = "<strong>Not to be trusted.</strong> " if one.serious else ""
+        word = "<strong>Problem.</strong> " if one.serious else ""
         items.append(f'<li class="{kind}">{word}{only}{_text(one.sentence)}{where}</li>')
     listed = '<ul class="caveats">\n' + "\n".join(items) + "\n</ul>"
     return listed if items else "<p>Nothing that the fits or the records know of.</p>"

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 4
 """Figures of one kind."""
+
+DRIFTING = "drifting"
+"""The teacher that a phase diagram is of."""
 
 OF_PHASES = ("teacher", "correlation_length", "steps")
 """Columns that a phase diagram spans, or has one value of."""
@@ -55,15 +59,15 @@ def drawings(
         _of_toy(drawer, folder, rows, asked, where)
     if concluded.grid is not None:
         grid = concluded.grid
-        drawer.draw("The iso-depth figure", lambda: _iso_depth(grid), f"python -m figures.iso_depth {where}")
+        drawer.draw("The iso-depth figure", partial(_iso_depth, grid), f"python -m figures.iso_depth {where}")
     fitted = [one for one in concluded.found if one.fit is not None]
     if 0 < len(fitted) <= MOST_DRAWN:
         for one in fitted:
             told = f"The fit of {named(one.condition) or 'all rows'}"
-            drawer.draw(told, lambda one=one: _law_fit(one, rows), f"depthlaw fit {where} --plot fit.png")
+            drawer.draw(told, partial(_law_fit, one, rows), f"depthlaw fit {where} --plot fit.png")
     elif fitted:
         drawer.undrawn.append(
-            f"The {len(fitted)} fits are too many to draw each: depthlaw fit {where} --plot fit.png draws them."
+            f"{len(fitted)} fits are too many to draw each here: depthlaw fit {where} --plot fit.png"
         )
     if asked.law == NO_LAW and not drawer.drawn:
         drawer.undrawn.append("A sweep without a law has no figure of its own.")
@@ -71,9 +75,9 @@ def drawings(
 
 
 def _of_toy(drawer: _Drawer, folder: Path, rows: "pl.DataFrame", asked: FitSpec, where: str) -> None:
-    if rows["correlation_length"].n_unique() < 2 or rows["teacher"].n_unique() > 1:
+    if rows["correlation_length"].n_unique() < 2 or set(rows["teacher"]) != {DRIFTING}:
         command = f"python -m figures.inverse_depth_toy {where}"
-        drawer.draw("The figure of the teachers", lambda: _teachers(folder), command)
+        drawer.draw("The figure of the teachers", partial(_teachers, folder), command)
         return
     others = [name for name in asked.by if name not in OF_PHASES and rows[name].n_unique() > 1]
     every = rows.select(others).unique(maintain_order=True).rows() if others else [()]
@@ -82,7 +86,7 @@ def _of_toy(drawer: _Drawer, folder: Path, rows: "pl.DataFrame", asked: FitSpec,
         options = "".join(f" --only {shlex.quote(one)}" for one in only)
         command = f"python -m figures.phase_diagram {where}{options}"
         what = "The phase diagram" + (f" of {', '.join(only)}" if only else "")
-        drawer.draw(what, lambda only=only: _phases(folder, only), command)
+        drawer.draw(what, partial(_phases, folder, only), command)
     if len(every) > MOST_DRAWN:
         drawer.undrawn.append(f"{len(every) - MOST_DRAWN} more phase diagrams are left out.")
 
@@ -100,8 +104,8 @@ def _teachers(folder: Path) -> tuple[Any, str, str]:
     alt = f"Four panels. Loss falls with depth from {depths[0]} to {depths[-1]} layers: {'; '.join(found)}."
     caption = (
         "Held-out loss against the students' depth with the fitted law, the exponent over training, and the "
-        "angles between updates and between states along depth. Of several settings of a teacher: its longest "
-        "training, highest rho, correlation length and temperature."
+        "angles between updates and between states along depth. Of several settings of a teacher: the "
+        "longest training, highest rho, correlation length and temperature."
     )
     return figure.plot(panels), alt, caption
 
@@ -117,9 +121,10 @@ def _phases(folder: Path, only: Sequence[str]) -> tuple[Any, str, str]:
     )
     caption = (
         "The exponent by correlation length λ of the teacher's weights and by training; the local exponent "
-        "against student layers a correlation length; the exponent against the teacher's angle between updates."
+        "against student layers a correlation length; the exponent against the angle between the teacher's "
+        "updates."
     )
-    if found.crossover is not None:
+    if found.crossover is not None and found.crossover.trusted and found.crossover.identified:
         bend, (low, high) = found.crossover.estimates["l_x"], found.crossover.intervals["l_x"]
         caption += f" One law for all lengths bends at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length."
     if only:
@@ -132,8 +137,8 @@ def _iso_depth(grid: Any) -> tuple[Any, str, str]:
 
     panels = figure.compute(grid)
     alt = (
-        f"Loss against parameters at {len(panels.profiles)} budgets, then the frontier, the joint law against "
-        f"the losses, and its residuals: {panels.title}; {panels.fitted}."
+        f"Loss against parameters at {len(panels.profiles)} budgets, then the frontier, the joint law "
+        f"against the losses, and its residuals: {panels.title}; {panels.fitted}."
     )
     caption = "Iso-FLOP profiles of every budget; the frontier; the joint law's fit and its residuals."
     return figure.plot(panels), alt, caption

@@ -59,13 +59,19 @@ def gather(folder: Path) -> "Contents":
     kind = sweep.get("kind", "toy")
     asked = FitSpec.of(spec.get("fit", {}), kind, f"{folder / 'spec.json'}: fit")
     standing = Reader(store.out).read()
+
+    def plain(sentence: str) -> str:
+        """Without where the folder lies: the same results give the same page wherever they are."""
+        return sentence.replace(f"{store.out}", store.out.name)
+
     skipped: list[str] = []
     rows, records = store.table(skipped), list(store.records())
     concluded = conclude(rows, asked)
     drawn, undrawn = drawings(store.out, rows, asked, kind, concluded)
     damaged = dict.fromkeys([*skipped, *standing.skipped])
+    told = "Records that cannot be read are not in the table."
     caveats = [
-        *(Caveat(sentence, serious=True) for sentence in damaged),
+        *([Caveat(told, tuple(map(plain, damaged)), serious=True)] if damaged else []),
         *concluded.caveats,
         *(Caveat(sentence) for sentence in (*mixed(records), _axes.note(store.out, records)) if sentence),
     ]
@@ -74,10 +80,6 @@ def gather(folder: Path) -> "Contents":
     brought = bool(rows.height) and len(csv) < MOST_CSV
     text, file = _spec_file(spec)
     told = "" if brought else f"The whole table: depthlaw table {store.out.name} --out rows.csv"
-
-    def plain(sentence: str) -> str:
-        """Without where the folder lies: the same results give the same page wherever they are."""
-        return sentence.replace(f"{store.out}", store.out.name)
 
     return Contents(
         name=str(sweep.get("name", store.out.name)),
@@ -109,26 +111,13 @@ def gather(folder: Path) -> "Contents":
 def _asked(spec: dict[str, Any], asked: "FitSpec") -> tuple[tuple[str, str], ...]:
     """What is varied, and what is fitted to it."""
     from sweeps._spec import NO_LAW
-    from sweeps._toml import to_toml
     from sweeps.laws import LAWS
 
-    found = []
-
-    def shown(values: Any) -> str:
-        try:
-            return to_toml({"x": values}).strip().partition(" = ")[2]
-        except ValueError:
-            return str(values)
-
-    for name, values in spec.get("grid", {}).items():
-        found.append((f"varied: {name}", shown(values)))
-    for i, case in enumerate(spec.get("case", []), 1):
-        found.append((f"case {i}", shown({"": case}).partition(" = ")[2].removesuffix(" }")))
-    for key, values in spec.get("base", {}).items():
-        if isinstance(values, list) and len(values) > 1:
-            found.append((f"varied: {key}", shown(values)))
-    for name, value in spec.get("set", {}).items():
-        found.append((f"set: {name}", shown(value)))
+    lists = {name: v for name, v in spec.get("base", {}).items() if isinstance(v, list) and len(v) > 1}
+    found = [(f"varied: {name}", _shown(v)) for name, v in {**spec.get("grid", {}), **lists}.items()]
+    found += [(f"case {i}", _shown(case)) for i, case in enumerate(spec.get("case", []), 1)]
+    found += [("left out", _shown(one)) for one in spec.get("exclude", [])]
+    found += [(f"set: {name}", _shown(value)) for name, value in spec.get("set", {}).items()]
     if asked.law == NO_LAW:
         return (*found, ("law", "none: the rows are not fitted"))
     found.append(("law", LAWS[asked.law]().equation))
@@ -140,6 +129,15 @@ def _asked(spec: dict[str, Any], asked: "FitSpec") -> tuple[tuple[str, str], ...
     return tuple(found)
 
 
+def _shown(value: Any) -> str:
+    """A value of a spec in words."""
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_shown(one)}" for key, one in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _standing(standing: "Standing", caveats: "Sequence[Caveat]", rows: int) -> str:
     from collections import Counter
 
@@ -148,7 +146,7 @@ def _standing(standing: "Standing", caveats: "Sequence[Caveat]", rows: int) -> s
     others = [f"{count} {state}" for state, count in counts.items() if state != "done"]
     told += f" ({', '.join(others)})" if others else ""
     serious = sum(one.serious for one in caveats)
-    doubts = f"; {serious} reason(s) not to trust the answer" if serious else ""
+    doubts = f"; {serious} problem(s)" if serious else ""
     return f"{told}, {rows} rows{doubts}."
 
 
