@@ -46,8 +46,13 @@ def common(found: Sequence[Answer]) -> dict[str, Any]:
 
 
 def ordered(found: Sequence[Answer]) -> list[Answer]:
-    """As they are, with missing values last: they stand for what is beyond the others."""
-    return sorted(found, key=lambda one: [value is None for value in one.condition.values()])
+    """By their conditions, with missing values last: they stand for what is beyond the others."""
+
+    def place(one: Answer) -> list[tuple[bool, Any]]:
+        values = one.condition.values()
+        return [(value is None, "" if value is None else value) for value in values]
+
+    return sorted(found, key=place)  # a column's values are of one type
 
 
 def headline(found: Sequence[Answer]) -> tuple[str, ...]:

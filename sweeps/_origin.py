@@ -55,7 +55,7 @@ def _when(records: Sequence[dict[str, Any]], out: Path) -> str:
     """From the first to the last end of a job; of records that do not say it, the time of their files."""
     known = sorted(record["provenance"]["ended"] for record in records if "ended" in record["provenance"])
     if len(known) == len(records):
-        return known[0] if known[0] == known[-1] else f"jobs ended from {known[0]} to {known[-1]}"
+        return f"jobs ended from {known[0]} to {known[-1]}"
     times = [(out / "jobs" / record["job"] / "record.json").stat().st_mtime for record in records]
     first, last = (
         datetime.datetime.fromtimestamp(end, datetime.UTC).isoformat(timespec="minutes")

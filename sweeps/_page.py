@@ -189,7 +189,7 @@ def _readings(readings: Iterable[Reading]) -> str:
 def _caveats(caveats: Iterable[Caveat]) -> str:
     items = []
     for one in caveats:
-        where = f"\n{_folded(f'{len(one.where)} places', _list(one.where))}" if len(one.where) > 1 else ""
+        where = f"\n{_folded(f'Where ({len(one.where)})', _list(one.where))}" if len(one.where) > 1 else ""
         only = f"{_text(one.where[0])}: " if len(one.where) == 1 else ""
         kind = "serious" if one.serious else "mild"
         word = "<strong>Problem.</strong> " if one.serious else ""

@@ -52,7 +52,7 @@ def drawings(
 ) -> tuple[tuple[Drawing, ...], tuple[str, ...]]:
     """The figures of a sweep, and why there are no others."""
     drawer = _Drawer()
-    where = shlex.quote(folder.name)
+    where = shlex.quote(f"results/{folder.name}")
     if rows.is_empty():
         return (), ("No figure without a row.",)
     if kind == "toy":
@@ -61,6 +61,8 @@ def drawings(
         grid = concluded.grid
         drawer.draw("The iso-depth figure", partial(_iso_depth, grid), f"python -m figures.iso_depth {where}")
     fitted = [one for one in concluded.found if one.fit is not None]
+    if len(fitted) > MOST_DRAWN:
+        drawer.draw("The estimates", partial(_estimates, fitted), f"python -m figures.estimates {where}")
     if 0 < len(fitted) <= MOST_DRAWN:
         for one in fitted:
             told = f"The fit of {named(one.condition) or 'all rows'}"
@@ -130,6 +132,23 @@ def _phases(folder: Path, only: Sequence[str]) -> tuple[Any, str, str]:
     if only:
         caption = f"{', '.join(only)}. {caption}"
     return figure.plot(found), alt, caption
+
+
+def _estimates(found: "Sequence[Answer]") -> tuple[Any, str, str]:
+    from figures import estimates as figure
+
+    lines = figure.compute(found)
+    name = lines.parameters[0]
+    values = [one.values[name][0] for one in lines.lines]
+    alt = (
+        f"{len(values)} estimates of {name}, from {min(values):.3g} to {max(values):.3g}, a line a condition."
+    )
+    caption = (
+        "The estimate of every condition with its interval; hollow: not bounded by the rows, or not to be "
+    )
+    caption += "trusted." + (" Dotted: what theory expects, 1 and 3." if lines.predictions else "")
+    caption += f" {lines.hidden} more are not drawn." if lines.hidden else ""
+    return figure.plot(lines), alt, caption
 
 
 def _iso_depth(grid: Any) -> tuple[Any, str, str]:

@@ -43,6 +43,8 @@ def gather(folder: Path) -> "Contents":
 
     Raises ConfigError where the folder holds no results, StoreError where its spec cannot be read.
     """
+    import shlex
+
     from sweeps import _axes
     from sweeps._conclusion import conclude
     from sweeps._grids import of_missing, of_rows
@@ -79,7 +81,8 @@ def gather(folder: Path) -> "Contents":
     csv = rows.write_csv().encode()
     brought = bool(rows.height) and len(csv) < MOST_CSV
     text, file = _spec_file(spec)
-    told = "" if brought else f"The whole table: depthlaw table {store.out.name} --out rows.csv"
+    where = shlex.quote(f"results/{store.out.name}")
+    told = "" if brought else f"The whole table: depthlaw table {where} --out rows.csv"
 
     return Contents(
         name=str(sweep.get("name", store.out.name)),

@@ -58,7 +58,7 @@ window.addEventListener("load", measure);
 
 
 def browsed(page, folder, *options):
-    """The document that Chromium ends with, the lines of its console, and what the page asks of the network."""
+    """The document that Chromium ends with, the lines of its console, and what the page asks others for."""
     log = folder / "net.json"
     own = (f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", *options, page.as_uri())
     done = subprocess.run([CHROMIUM, *OPTIONS, *own], capture_output=True, text=True, timeout=120, check=True)
