@@ -1,5 +1,7 @@
 """The look that all figures share, and how they are saved."""
 
+import io
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,22 @@ def save(figure: Figure, out: Path, name: str, source: str) -> list[Path]:
         figure.savefig(path, metadata=metadata)
         paths.append(path)
     return paths
+
+
+NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+
+def svg(figure: Figure, name: str) -> str:
+    """`figure` as an element for a page of HTML; the same figure and name give the same text.
+
+    `name` (letters, digits, hyphens) begins every id, so that figures of different names can share a page.
+    """
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        figure.savefig(file, format="svg", metadata=NO_METADATA)
+    text = file.getvalue()
+    text = re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.DOTALL)
+    # Text is drawn as paths, so quotes and parentheses are those of attributes alone.
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r'<svg ([^>]*?)xmlns:xlink="[^"]*" ', r"<svg \1", text)
+    return text.replace("xlink:href", "href").strip()

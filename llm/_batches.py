@@ -19,6 +19,8 @@ from llm._shards import Side
 class Tokens:
     """Shards that are whole, opened.
 
+    train, validation: sequences of `context` + 1 ids; vocabulary: ids, padding left out; separator: the id
+    before every document.
     token_bytes: bytes of text that each id stands for (0: separator, special), for bits per byte.
     prefix_bytes: by how much their sum over a document exceeds its bytes (1 for Llama's tokenizer).
     hash: sha256 of what a run can read from here. origin: what it was made from, about: the same and more in
@@ -41,7 +43,9 @@ class Tokens:
         """The training sequences of a step: positions step·sequences + j of an endless stream of epochs.
 
         A pure function of (seed, step): each epoch has all sequences once, in the order of the random
-        numbers that Philox, keyed by (seed, epoch), gives them.
+        numbers that Philox, keyed by (seed, epoch), gives them: (sequences, context + 1) ids.
+
+        Raises ValueError for a seed outside [0, 2^64), a negative step, and fewer than one sequence.
         """
         if not (0 <= seed < 2**64 and step >= 0 and sequences >= 1):
             told = f"seed {seed}, step {step}, sequences {sequences}"
@@ -60,7 +64,7 @@ class Tokens:
         """All validation sequences in order, and how many of each batch are real: the last is padded.
 
         limit: only so many, spread evenly over all, so that no few documents decide. The padding repeats the
-        last real sequence.
+        last real sequence. Raises ValueError for numbers below 1.
         """
         for name, value in (("sequences", sequences), ("limit", limit)):
             if value is not None and value < 1:

@@ -18,7 +18,8 @@ class SampledRecurrences:
 
     τ is normal with standard deviation `spread` and mean −spread²/2, so that the mean is r but for what
     `most` cuts off (after Geiping et al., arXiv:2502.05171, section 3.3). As many programs are
-    compiled as recurrences may keep gradients: `most`, or `backprop_recurrences`.
+    compiled as recurrences may keep gradients: `most`, or `backprop_recurrences`. Raises ValueError for a
+    negative spread and fewer than one recurrence.
     """
 
     spread: float = 0.5
@@ -38,6 +39,9 @@ class ModelConfig:
     output enters the block; with r = 1 it is always `passthrough`, none. backprop_recurrences: how many of
     the last recurrences keep gradients, k (None: all). sampled: draw r anew in every step. mask_documents: no
     attention across documents of one sequence.
+
+    Raises ValueError, naming field, value and rule: sizes out of range, a width that is no multiple of
+    head_size, recurrences that do not divide the layers, and ways to learn that would leave parts untaught.
     """
 
     width: int = 640
@@ -110,7 +114,8 @@ class ModelConfig:
 class Evaluation:
     """Validation: `points` times, evenly spaced in steps, the last at the end.
 
-    sequences: how many, spread evenly over the validation set (None: all). batch: sequences at a time.
+    sequences: how many, spread evenly over the validation set (None: all). batch: sequences at a time. Raises
+    ValueError for a number below 1.
     """
 
     points: int = 1
@@ -139,6 +144,9 @@ class RunConfig:
     batch: sequences a step. accumulation: parts that a batch is divided into, to save memory. precision: of
     states and products; parameters, norms, logits and the optimiser are float32. rematerialise: keep the
     states between blocks only, and compute the rest again for the gradient.
+
+    Raises ValueError, naming field, value and rule: both of budget and num_tokens or neither, sizes out of
+    range, an accumulation that does not divide the batch, an unknown precision.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -117,6 +117,8 @@ class Files(Corpus):
     but where it is the only file, it is cut at ends of lines into documents of 16384 characters or a little
     more, since a document is either learnt from or held out. Text and JSON lines may be compressed (.gz).
     pattern: of the names of files in folders ("*.txt"); files that `paths` names are taken whatever it is.
+
+    Raises ValueError without paths and for an empty field or pattern; files are looked at when they are read.
     """
 
     kind: ClassVar[str] = "files"
@@ -171,7 +173,7 @@ class Hub(Corpus):
 
     A document is a row's `field`. revision: commit, tag or branch; None takes what the hub has when shards
     are built, and keeps those: name a commit where others shall get the same. limit: the first so many
-    documents only; None: all.
+    documents only; None: all. Raises ValueError for empty names and a limit below 1.
     """
 
     kind: ClassVar[str] = "hub"

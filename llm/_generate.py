@@ -35,7 +35,10 @@ class KVCache(NamedTuple):
     def empty(
         cls, model: LoopedLM, batch: int, room: int, num_recur: int, slots: int | None = None
     ) -> "KVCache":
-        """For `room` positions. slots: of the recurrences, by default all."""
+        """For `batch` sequences of `room` positions. slots: of the recurrences, by default all.
+
+        Raises ValueError for slots that are not from 1 to r.
+        """
         config = model.config
         require(
             slots is None or 1 <= slots <= num_recur,
@@ -61,8 +64,8 @@ def extend(
 
     Every token sees all before it, also in a model that was trained with `mask_documents`.
 
-    Raises ValueError where the cache has no room for them (under `jax.jit`, where its length is not known,
-    this cannot be seen, and the last positions are overwritten).
+    Raises ValueError for tokens outside the vocabulary, and where the cache has no room for them (under
+    `jax.jit`, where its length is not known, this cannot be seen, and the last positions are overwritten).
     """
     config, length, room = model.config, tokens.shape[1], cache.prelude.keys.shape[-3]
     check_vocabulary(tokens, model.vocabulary, "tokens")

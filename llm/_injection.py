@@ -1,7 +1,8 @@
 """Input injection: how the prelude's output e enters every recurrence, and what is carried between them.
 
 Symbols: prelude output e, state h, output s of a recurrence, recurrence i = 0 … r − 1, width d.
-A new injection is a subclass of `Injection` in this file; a spec names it by `kind`.
+A new injection is a subclass of `Injection`, here or in a module of your own (docs/extending.md); a spec
+names it by `kind`.
 """
 
 import abc
@@ -20,6 +21,9 @@ Parameters = dict[str, Array]
 @dataclass(frozen=True)
 class Injection(abc.ABC):
     """A way to inject. Subclasses are final, immutable values; what they learn is a dict of arrays.
+
+    A subclass has a `kind`, says how the block's input is `read`, and whatever of the rest differs from an
+    injection that learns nothing and carries the block's output on.
 
     Reference: arXiv:2604.21106, the sections on the recurrent block and on hyperconnections.
     """
@@ -115,6 +119,8 @@ class Hyperconnections(Injection):
 
     Every lane starts as e, the coda reads their sum. α_i starts as one-hot(i mod K), M_i = I, β_i = 1. Each
     recurrence has its own α, M, β; in an evaluation with more recurrences they repeat.
+
+    Raises ValueError for fewer than one lane.
     """
 
     kind: ClassVar[str] = "hyperconnections"

@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def mesh(self) -> Mesh:
-        """The devices, in a row."""
+        """The devices, in a row. Raises ValueError where there are not so many."""
         if self.devices > len(jax.devices()):
             raise ValueError(f"devices is {self.devices}: there are {len(jax.devices())}")
         return Mesh(np.array(jax.devices()[: self.devices]), ("batch",))

@@ -39,6 +39,8 @@ class Transfer:
     for each of the 98.3 M parameters of its model of width 640 without recurrence, or 3750 batches.
     width_exponent: of d/d_ref, on every AdamW rate. batch_exponent: of B/B_ref, on the rates of matrix,
     embedding and head. token_exponent: of D/D_ref, on the rate of matrix.
+
+    Raises ValueError for a size below 1 and an exponent that is not finite.
     """
 
     width: int = 640
@@ -66,7 +68,7 @@ def transferred(
     | embedding, head | (d/d_ref)^-0.5 · (B/B_ref)^0.558 |
     | scale, lane | (d/d_ref)^-0.5 |
 
-    `transfer` None: the rates as they are.
+    `transfer` None: the rates as they are. Raises ValueError for a size below 1 and a group without a rate.
     """
     for name, value in (("width", width), ("batch_tokens", batch_tokens), ("num_tokens", num_tokens)):
         require(value >= 1, name, value, "must be at least 1")
@@ -106,6 +108,8 @@ class Optimiser(abc.ABC):
 
     embedding, head, scale, lane: AdamW rates at the first update. beta1, beta2, epsilon: AdamW's moments.
     final_fraction: share of every rate that is left at the last update. All from arXiv:2604.21106.
+
+    Raises ValueError for a rate that is negative or not finite, and moments or a share out of range.
     """
 
     kind: ClassVar[str]
@@ -131,7 +135,10 @@ class Optimiser(abc.ABC):
 
     @abc.abstractmethod
     def rates(self, *, width: int, batch_tokens: int, num_tokens: int) -> dict[str, float]:
-        """The rate of each group at the first update of a training of this size."""
+        """The rate of each group at the first update of a training of this size.
+
+        width: d. batch_tokens: tokens an update. num_tokens: in all. Raises ValueError for one below 1.
+        """
 
     @abc.abstractmethod
     def matrices(self, rate: Schedule) -> optax.GradientTransformation:
@@ -176,7 +183,7 @@ class MuonH(Optimiser):
 
     matrix: MuonH's rate at the first update, in units of each matrix's own norm. momentum: its μ.
     transfer: how the rates move with the size of a training; None: they do not. (`transfer = {}` in a spec is
-    the paper's.)
+    the paper's.) Raises ValueError as `Optimiser`, and for a momentum outside [0, 1).
     """
 
     kind: ClassVar[str] = "muonh"
@@ -208,7 +215,8 @@ class AdamW(Optimiser):
 
     matrix: rate of the matrices at the first update; no source has one for this model. weight_decay: of the
     matrices only: an update takes rate · weight_decay of a matrix away. The rates are those of every size of
-    training: the paper's rules of transfer were measured with MuonH.
+    training: the paper's rules of transfer were measured with MuonH. Raises ValueError as `Optimiser`, and
+    for a decay out of range.
     """
 
     kind: ClassVar[str] = "adamw"

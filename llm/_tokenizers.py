@@ -61,6 +61,8 @@ class TrainedBPE(Tokenizer):
 
     vocabulary: ids in all: the separator (id 0), 256 bytes, and merges. sample_bytes: it is trained on the
     first so many bytes of documents; None: on all, which takes memory for every word that differs.
+
+    Raises ValueError for a vocabulary below 257 and a sample below 1.
     """
 
     kind: ClassVar[str] = "bpe"
@@ -110,6 +112,8 @@ class FromFile(Tokenizer):
 
     separator: the special token that stands before every document; None: the one that the tokenizer itself
     puts before a text. Others would lose text that they have no ids for, and are refused.
+
+    Raises ValueError for an empty path; the file itself is looked at when the tokenizer is prepared.
     """
 
     kind: ClassVar[str] = "file"

@@ -30,6 +30,8 @@ class DataConfig:
 
     context: T, tokens that a prediction can look back on, itself included. validation: share of the
     documents held out, chosen by the hash of their text, so that neither order nor neighbours matter.
+
+    Raises ValueError for a context below 1 and a share that is not strictly between 0 and 1.
     """
 
     corpus: Corpus = field(default_factory=Embedded)

@@ -243,7 +243,7 @@ def exponents_table(found: list[Answer], law: Law | None = None) -> "Table":
     for answer in found:
         cells = [_short(value) for value in answer.condition.values()]
         for name in law.headline:
-            cells += ["-", "-"] if answer.fit is None else _value_and_ends(answer.fit, name)
+            cells += ["-", "-"] if answer.fit is None else value_and_ends(answer.fit, name)
         if depth:
             cells += [str(answer.regime), _angle(answer.teacher_update_angle), _angle(answer.update_angle)]
         cells += ["refused" if answer.fit is None else str(answer.fit.status), str(answer.rows)]
@@ -269,11 +269,12 @@ def parameters_table(found: Fit) -> "Table":
         table.add_column(name, justify="right" if name not in ("parameter", "unit", "") else "left")
     for name, estimate in found.parameters.items():
         said = "fixed" if estimate.fixed else "" if estimate.identified else "not identified"
-        table.add_row(name, *_value_and_ends(found, name), estimate.unit, said)
+        table.add_row(name, *value_and_ends(found, name), estimate.unit, said)
     return table
 
 
-def _value_and_ends(found: Fit, name: str) -> list[str]:
+def value_and_ends(found: Fit, name: str) -> list[str]:
+    """A parameter's estimate and its interval, as they are shown."""
     low, high = found.intervals[name]
     ends = "-" if found.interval_method == "none asked for" else f"{_number(low)} to {_number(high)}"
     return [_number(found.estimates[name]), ends]
@@ -284,11 +285,12 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if value == 0 or 1e-2 <= abs(value) < 1e5 else f"{value:.4g}"
 
 
-def sentences(found: list[Answer]) -> list[str]:
-    """What is not known, what was left out and what was refused, each with its condition."""
+def sentences(found: list[Answer], conditions: bool = True) -> list[str]:
+    """What is not known, what was left out and what was refused; conditions: each with its condition."""
     said = []
     for answer in found:
-        where = ", ".join(f"{key} {_short(value)}" for key, value in answer.condition.items())
+        named = answer.condition.items() if conditions else ()
+        where = ", ".join(f"{key} {_short(value)}" for key, value in named)
         prefix = f"{where}: " if where else ""
         if answer.left_out:
             said.append(f"{prefix}{answer.left_out} diverged row(s) left out of the fit.")

@@ -39,16 +39,45 @@ class Policy:
 class Watcher(Protocol):
     """Is told how a sweep goes; see `sweeps._progress`."""
 
-    def start(self, jobs: dict[str, Job], reused: int) -> None: ...
-    def tick(self, tick: Tick) -> None: ...
-    def note(self, text: str) -> None: ...
-    def end(self, outcome: Outcome) -> None: ...
-    def close(self) -> None: ...
+    def start(self, jobs: dict[str, Job], reused: int) -> None:
+        """Before the first job: those to run, by id, and how many had ended before."""
+
+    def tick(self, tick: Tick) -> None:
+        """A running job has come further."""
+
+    def note(self, text: str) -> None:
+        """A sentence for a person."""
+
+    def end(self, outcome: Outcome) -> None:
+        """A job has ended, and its record is written."""
+
+    def close(self) -> None:
+        """Nothing comes after this; `run_sweep` leaves it to its caller."""
+
+
+class _Silent:
+    """Hears, and says nothing."""
+
+    def start(self, jobs: dict[str, Job], reused: int) -> None:
+        pass
+
+    def tick(self, tick: Tick) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
 class RunSummary:
-    """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones.
+    """What a run did: its store; jobs in all, reused, not run; label and reason of failed and diverged ones,
+    by job id, and what they printed (`traces`).
 
     peak_memory: in bytes, the peaks of all its processes while they trained, added, with the libraries that
     they share counted once. compile_seconds: of all processes, for compiling or fetching what is compiled.
@@ -68,7 +97,7 @@ class RunSummary:
 def run_sweep(
     spec: Spec,
     out: Path,
-    watcher: Watcher,
+    watcher: Watcher | None = None,
     *,
     where: Where | None = None,
     executor: Executor | None = None,
@@ -76,12 +105,13 @@ def run_sweep(
 ) -> RunSummary:
     """Train every job of `spec` that `out` holds no record of.
 
-    where: what the user says of where to run. executor: where to, else as `executors.choose` says. A job
-    that fails is recorded, in the summary, and stops no other.
+    watcher: is told how it goes (None: nobody is). where: what the user says of where to run. executor:
+    where to, else as `executors.choose` says. A job that fails is recorded, in the summary, and stops no
+    other.
     Raises ConfigError when `out` holds another spec's results, StoreError when it cannot be written or is in
     use, Stopped after SIGINT, SIGTERM or SIGHUP.
     """
-    policy = policy or Policy()
+    watcher, policy = watcher or _Silent(), policy or Policy()
     store = Store(out)
     jobs = expand(spec.kind, spec.configs)
     executor = executor or choose(jobs, where or Where())

@@ -46,7 +46,8 @@ class FitSpec:
 
     law: a name that `sweeps.laws.LAWS` has, or none. group: columns of what rows have in common: seeds with
     a level each, for the depth law; clusters of the bootstrap, for others; none: rows are independent.
-    floor: L_0 of the depth law (None: free).
+    floor: L_0 of the depth law (None: free). Raises ValueError for an unknown law, a floor of a law that has
+    none, and a negative one.
     """
 
     by: tuple[str, ...] = ("teacher",)
@@ -163,7 +164,10 @@ def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def parse_spec(source: dict[str, Any], where: str) -> Spec:
-    """The spec that `source` describes; `where` names it in error messages."""
+    """The spec that `source`, the plain values of a TOML text, describes; `where` names it in error messages.
+
+    Raises ConfigError: table, key, value and what to write instead.
+    """
     tables = ("sweep", "base", "case", "grid", "exclude", "set", "fit")
     for key in source:
         if key not in tables:

@@ -58,7 +58,8 @@ class Store:
         """Hold the folder for this process alone.
 
         The lock is the system's, on the file `lock`: it ends with the process, however that dies, so the
-        file of a dead one is no hindrance. Raises Locked, with who holds it.
+        file of a dead one is no hindrance. Raises Locked, with who holds it; ConfigError where the folder is
+        a file, StoreError where it cannot be written.
         """
         import filelock
 
@@ -153,7 +154,10 @@ class Store:
         error: str | None = None,
         trace: str = "",
     ) -> None:
-        """Record how a job ended: curves and model first, since a record says that all is there."""
+        """Record how a job ended: curves and model first, since a record says that all is there.
+
+        Raises StoreError where it cannot be written, or the folder has gone.
+        """
         if not (self.out / "spec.json").exists():
             raise StoreError(f"{self.out} has been removed or emptied while it was in use")
         folder = self.folder(job.id)
@@ -216,7 +220,7 @@ class Store:
         return statuses
 
     def set_aside(self, path: Path) -> None:
-        """Move a file or folder of a job to where nothing reads it."""
+        """Move a file or folder of a job to where nothing reads it. Raises StoreError where it cannot be."""
         target = self.out / "set_aside"
         try:
             target.mkdir(exist_ok=True)

@@ -23,6 +23,8 @@ class LearningRate:
     `reference_depth` None: the same rate at every depth. The paper's 6e-4·2/√ℓ is reference_depth = 4, its
     6e-4·4/√ℓ reference_depth = 16. `hold_fraction` of the steps run at full rate: 0.8 with
     `final_fraction` 0.1 in the paper; 0 and 0 decay linearly to zero from the first step; 1 never decays.
+
+    Raises ValueError for a base or depth that is not positive, and a fraction outside [0, 1].
     """
 
     base: float = 6e-4
@@ -50,7 +52,11 @@ class LearningRate:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam's moments (Kingma & Ba, arXiv:1412.6980)."""
+    """Adam's moments (Kingma & Ba, arXiv:1412.6980).
+
+    beta1, beta2: decay of the first and the second moment a step. epsilon: added to the root of the second.
+    Raises ValueError for decays outside [0, 1) and an epsilon that is not positive.
+    """
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -67,7 +73,7 @@ class Evaluation:
     """Held-out losses: the mean over `batches` × `batch` inputs, the same ones every time.
 
     Taken at `points` steps, spaced evenly in log step from `first_step` (or the last step if that comes
-    sooner) to the last.
+    sooner) to the last. Raises ValueError for a number below 1.
     """
 
     batches: int = 10
@@ -94,7 +100,11 @@ class CohortConfig:
 
     width: m. hidden_factor: hidden size / m. vocabulary: outputs of the head (None: no head).
     layer: name of the students' integrator (the teacher's is `euler`). depths: ℓ, in layers of that kind.
-    batch: fresh Gaussian inputs a step.
+    batch: fresh Gaussian inputs a step. steps: training steps.
+
+    Raises ValueError, naming field, value and rule: sizes below 1, depths or seeds that are missing or named
+    twice, a layer that `LAYERS` does not have, and a vocabulary where the objective has no head, or none
+    where it has.
     """
 
     teacher: Teacher = field(default_factory=Independent)

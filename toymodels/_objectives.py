@@ -86,6 +86,8 @@ class KL(Objective):
     p* = softmax(z*/T) with the teacher's logits z*. With `given_head` False the student learns a head of its
     own (from zero) and speaks at temperature 1, p = softmax(z); with True it uses the teacher's head, frozen,
     at the teacher's T, p = softmax(z/T). T scales logits, so z* is computed once for all `temperatures`.
+
+    Raises ValueError for no temperature, one that is not positive, and one that is named twice.
     """
 
     kind: ClassVar[str] = "kl"

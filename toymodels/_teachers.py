@@ -1,7 +1,8 @@
 """Teachers: how the weights vary along depth (arXiv:2602.05970, section 4).
 
-A teacher kind is a small frozen config with one method, `network`. To add one, subclass `Teacher` here and
-name it in `__init__.py`; configs, presets, records and figures take it from its `kind`.
+A teacher kind is a small frozen config that says its `layers` and their correlation. To add one, subclass
+`Teacher`, here or in a module of your own (docs/extending.md): configs, presets and records find it by its
+`kind`.
 """
 
 import abc
@@ -26,6 +27,8 @@ class Teacher(abc.ABC):
     Every W₂ is multiplied by `residual_scale` · ℓ*^(−`residual_power`), ℓ* = `depth`. The paper's scale
     1/√ℓ* is the default; `residual_power = 1` gives 1/ℓ*. Weights are uniform as in the paper or, with
     `normal_weights`, normal of the same variance 1/(3·fan_in).
+
+    Raises ValueError for a depth below 1 and a scale that is not positive.
     """
 
     kind: ClassVar[str]
@@ -129,7 +132,7 @@ class Correlated(Teacher):
 
     The shared and own weights are those that `Tied` and `Independent` draw from the same key, so ρ = 1 and
     ρ = 0 give those teachers exactly. For ρ strictly between, uniform weights become sums of two uniforms,
-    of unchanged mean and variance.
+    of unchanged mean and variance. Raises ValueError as `Teacher`, and for ρ outside [0, 1].
     """
 
     kind: ClassVar[str] = "correlated"
@@ -164,6 +167,9 @@ class Drifting(Teacher):
     is new in every layer but the first is `Independent`'s. A number reads one path of so many steps, solved
     as an SDE, at t = l/ℓ*: the same at every depth, which must divide it, so that a deeper teacher refines a
     shallower one.
+
+    Raises ValueError as `Teacher`, for a negative length, for uniform weights, and for a resolution that the
+    depth does not divide or that is too coarse for the length.
     """
 
     kind: ClassVar[str] = "drifting"
@@ -228,7 +234,8 @@ class Flow(Teacher):
 
     dh/dt = f(h) with the layer that `Tied` draws from the same key, solved adaptively by diffrax to
     `tolerance` (relative and absolute) for t up to `time` = ℓ* · step. `depth` sets that time and the
-    number of states that are read off.
+    number of states that are read off. Raises ValueError as `Teacher`, and for a tolerance that is not
+    positive.
     """
 
     kind: ClassVar[str] = "flow"

@@ -20,6 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+__all__ = [
+    "DENSE",
+    "Geometry",
+    "angle",
+    "angles_to_end",
+    "geometry",
+    "independent_updates",
+    "norm",
+    "norms",
+    "relative_progress",
+    "step_angles",
+    "update_angles",
+    "update_cosines",
+]
+
 
 @functools.partial(jax.jit, static_argnames=("axis",))
 def angle(u: Float[ArrayLike, "..."], v: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
@@ -72,7 +87,10 @@ def _last_axis(axis: int, states: Array) -> int:
 
 @functools.partial(jax.jit, static_argnames=("axis",))
 def step_angles(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "layers ..."]:
-    """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state."""
+    """θ(h_l, h_{l+1}) for l = 0 … ℓ − 1: how far each layer turns the state, in radians.
+
+    Raises ValueError for an `axis` that is no feature axis of `states`.
+    """
     states = jnp.asarray(states)
     return angle(states[:-1], states[1:], _last_axis(axis, states))
 
@@ -86,7 +104,7 @@ def update_angles(
     Near π/2 for independent layers, near 0 where the layers discretise a smooth flow. A zero update is at
     π/2 to every other.
 
-    Raises ValueError for a lag below 1.
+    Raises ValueError for a lag below 1 and an `axis` that is no feature axis.
     """
     if lag < 1:
         raise ValueError(f"lag is {lag}: it must be at least 1")
@@ -97,14 +115,17 @@ def update_angles(
 
 @functools.partial(jax.jit, static_argnames=("axis",))
 def norms(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
-    """‖h_l‖ for l = 0 … ℓ."""
+    """‖h_l‖ for l = 0 … ℓ. Raises ValueError for an `axis` that is no feature axis of `states`."""
     states = jnp.asarray(states)
     return norm(states, _last_axis(axis, states))
 
 
 @functools.partial(jax.jit, static_argnames=("axis",))
 def angles_to_end(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
-    """θ(h_l, h_ℓ) for l = 0 … ℓ; the last is 0."""
+    """θ(h_l, h_ℓ) for l = 0 … ℓ, in radians; the last is 0.
+
+    Raises ValueError for an `axis` that is no feature axis of `states`.
+    """
     states = jnp.asarray(states)
     return angle(states, jnp.broadcast_to(states[-1], states.shape), _last_axis(axis, states))
 
@@ -113,7 +134,8 @@ def angles_to_end(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Flo
 def relative_progress(states: Float[ArrayLike, "states ..."], axis: int = -1) -> Float[Array, "states ..."]:
     """⟨h_l − h_0, h_ℓ − h_0⟩ / ‖h_ℓ − h_0‖²: 0 at the start, 1 at the end; may overshoot or go backwards.
 
-    0 throughout where the trajectory ends where it began.
+    0 throughout where the trajectory ends where it began. Raises ValueError for an `axis` that is no feature
+    axis of `states`.
     """
     states = jnp.asarray(states)
     axis = _last_axis(axis, states)
@@ -135,7 +157,7 @@ def update_cosines(
     1 where all updates are parallel, about 0 for independent layers, ρ^k where each update keeps a share ρ
     of the direction of the one before. NaN at lags that no two updates have.
 
-    Raises ValueError for `lags` below 1.
+    Raises ValueError for `lags` below 1 and an `axis` that is no feature axis.
     """
     if lags < 1:
         raise ValueError(f"lags is {lags}: it must be at least 1")
@@ -155,7 +177,7 @@ def independent_updates(states: Float[ArrayLike, "states ..."], axis: int = -1) 
 
     1 where all updates point the same way; ℓ for ℓ orthogonal ones of one length, which independent ones are
     in many dimensions; more where they undo one another, and inf where the trajectory ends where it began. 0
-    where nothing moved.
+    where nothing moved. Raises ValueError for an `axis` that is no feature axis of `states`.
     """
     states = jnp.asarray(states)
     axis = _last_axis(axis, states)

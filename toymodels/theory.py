@@ -55,6 +55,8 @@ from jaxtyping import ArrayLike, Float
 
 from toymodels._teachers import Teacher
 
+__all__ = ["MeanField", "crossover_depth", "local_exponent", "mean_field", "relu_square_kernel"]
+
 Numbers = npt.NDArray[np.float64]
 
 
@@ -75,12 +77,12 @@ class MeanField(NamedTuple):
 
     @property
     def update_angle(self) -> float:
-        """Angle whose cosine is that of neighbouring updates: π/2 in a random walk, 0 on a straight line."""
+        """Angle (radians) with the cosine of neighbouring updates: π/2 in a random walk, 0 on a line."""
         return math.acos(np.clip(self.update_cosines(1)[0], -1, 1))
 
     @property
     def step_angles(self) -> Numbers:
-        """θ(h_l, h_{l+1}), l = 0 … ℓ* − 1."""
+        """θ(h_l, h_{l+1}) in radians, l = 0 … ℓ* − 1: (ℓ*,)."""
         return np.arccos(np.clip(np.diagonal(_cosines(self.states), 1), -1, 1))
 
 
@@ -111,14 +113,21 @@ def mean_field(teacher: Teacher, width: int) -> MeanField:
 
 
 def relu_square_kernel(theta: Float[ArrayLike, "..."]) -> Numbers:
-    """J(ϑ)/J(0): mean of relu(u)² relu(u')² for normals at angle ϑ, 1 for equal ones, 1/6 for independent."""
+    """J(ϑ)/J(0): mean of relu(u)² relu(u')² for unit normals of correlation cos ϑ, over that of equal ones.
+
+    theta: ϑ in radians. 1 for equal ones, 1/6 for independent. Cho and Saul, *Kernel methods for deep
+    learning*, 2009, section 2.1, n = 2.
+    """
     theta = np.asarray(theta, float)
     cosine = np.cos(theta)
     return np.asarray((3 * np.sin(theta) * cosine + (np.pi - theta) * (1 + 2 * cosine**2)) / (3 * np.pi))
 
 
 def crossover_depth(length: float) -> float:
-    """Students' depth with one layer a correlation length, ℓ = 1/λ: inf for λ = 0 and 0 for λ = ∞."""
+    """Students' depth with one layer a correlation length, ℓ = 1/λ: inf for λ = 0 and 0 for λ = ∞.
+
+    length: λ, in units of the whole depth. Raises ValueError where it is negative.
+    """
     if not length >= 0:
         raise ValueError(f"length is {length}: it must be at least 0")
     return math.inf if length == 0 else 1 / length

@@ -30,6 +30,7 @@ def convert(
     many, drawn by `seed` from all that the split has; before them at most `EXAMPLES`, or a quarter of all
     where those are few, that are kept for examples.
     Raises TaskError: no such task, a row without its fields, no items; what cannot be read or written.
+    ValueError: fewer than one item asked for.
     """
     require(items >= 1, "items", items, "must be at least 1")
     if name not in HUB:

@@ -34,6 +34,7 @@ class HubTask:
 
     @property
     def source(self) -> str:
+        """Name on the hub, config and split, as a record has them."""
         return ", ".join(part for part in (self.hub, self.config, self.split) if part is not None)
 
 

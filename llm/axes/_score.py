@@ -54,7 +54,10 @@ class Score:
 
 
 def settings(task: Task, *, items: int = ITEMS, shots: int | None = None, seed: int = 0) -> dict[str, Any]:
-    """What a score depends on but the model: scores with the same settings can be compared."""
+    """What a score depends on but the model: scores with the same settings can be compared.
+
+    Raises ValueError for fewer than one item and a negative number of shots.
+    """
     require(items >= 1, "items", items, "must be at least 1")
     require(shots is None or shots >= 0, "shots", shots, "must be at least 0")
     return {

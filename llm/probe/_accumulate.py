@@ -32,6 +32,8 @@ class ProbeConfig:
     skip_first: tokens at the beginning of each sequence that are told apart. keep_massive: tokens with
     massive activations are not told apart. lens_every: one sequence in so many is read out along depth; None:
     none. sample: tokens whose angles are kept for clusters. seed: of the sample.
+
+    Raises ValueError for numbers out of range.
     """
 
     skip_first: int = 1

@@ -48,7 +48,7 @@ def sequences_at_once(model: LanguageModel, length: int, *, most: int = 64, shar
 def in_batches(work: Callable[[int, int], T], count: int, size: int) -> Iterator[T]:
     """work(0, size), work(size, 2·size), … up to `count`; where memory runs out, again with half of `size`.
 
-    Raises MemoryError where a single one does not fit.
+    Raises MemoryError where a single one does not fit, ValueError for a size below 1.
     """
     require(size >= 1, "size", size, "must be at least 1")
     begin = 0

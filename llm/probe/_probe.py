@@ -117,7 +117,7 @@ def probe(
 
 
 def result(seen: Accumulated) -> Probe:
-    """What was seen, summed up."""
+    """What was seen, summed up. Raises ValueError where no token is left to measure."""
     rows, moments = seen.rows, seen.moments["tokens"]
     if not moments.count.any():
         told = f"none of the {seen.seen} tokens is left to measure"

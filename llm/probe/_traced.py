@@ -35,7 +35,10 @@ class TracedToken:
 @dataclass(frozen=True)
 class TraceSettings:
     """What was asked. subject: its `occurrence`-th, from 1. answer: None for the likeliest next token. noise:
-    its standard deviation over that of the embedding's entries."""
+    its standard deviation over that of the embedding's entries. draws: of the noise; seed: theirs.
+
+    Raises ValueError for an empty sentence, text that cannot be encoded, and numbers out of range.
+    """
 
     sentence: str
     subject: str

@@ -23,6 +23,7 @@ from sweeps.cli._iso_depth import iso_depth
 from sweeps.cli._local import local
 from sweeps.cli._probe import probe
 from sweeps.cli._questions import allocate, compare, holdout, sensitivity
+from sweeps.cli._report import report as report_page
 from sweeps.cli._trace import trace
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ def table(
         fail(f"{len(skipped)} file(s) are not in the table: see above", 1)
 
 
+app.command("report")(report_page)
 for command in (
     *(fit, local, predict, compare, sensitivity, holdout, allocate, iso_depth),
     *(corpus, probe, trace, evaluate, tasks, figures),

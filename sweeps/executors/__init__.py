@@ -1,7 +1,7 @@
 """Where tasks run. An executor takes tasks from a queue and yields an `Outcome` for each job as it ends.
 
-To add one, subclass `Executor` in a module of its own and name it in `choose`. What all share, training a
-task, its checkpoints and its errors, is in `_training`.
+One of your own is a subclass of `Executor` that `sweeps.run_sweep` is given; what all share, training a task,
+its checkpoints and its errors, is `run_task`. For the command line to find it, name it in `choose`.
 """
 
 from sweeps.executors._choose import Where, choose
@@ -19,6 +19,7 @@ from sweeps.executors._interface import (
     Tick,
 )
 from sweeps.executors._processes import Processes, Slot, slots
+from sweeps.executors._training import run_task
 
 __all__ = [
     "Dask",
@@ -36,5 +37,6 @@ __all__ = [
     "Tick",
     "Where",
     "choose",
+    "run_task",
     "slots",
 ]

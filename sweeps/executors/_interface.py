@@ -104,5 +104,5 @@ class Executor(abc.ABC):
         Tasks are taken from the left when there is room for them; the caller may add more at any time, and
         the executor ends when none is left or running. Once `stop.requested`, no more are taken, those that
         run are told to save and end, and yield what they then are. Closing the generator ends what is
-        running at once.
+        running at once. Raises ExecutorError where no task can run.
         """

@@ -1,6 +1,7 @@
 """Training one task, wherever it runs: from its checkpoint, with new ones, to the outcome of each job."""
 
 import contextlib
+import datetime
 import time
 import traceback
 from collections.abc import Callable
@@ -176,6 +177,7 @@ class _Run:
     def provenance(self) -> dict[str, Any]:
         """Where and how it ran."""
         return {
+            "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "wall_seconds": self.seconds(),
             "compile_seconds": round(self.compiling.seconds(), 3),
             "attempt": self.task.attempt,

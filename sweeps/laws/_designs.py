@@ -110,6 +110,8 @@ class LoopedDesign(Design):
     **Arguments:** `context` T and `vocabulary` V in tokens; `layers`, `prelude`, `coda` in layers;
     `injection` whether it has a matrix; `recurrences` the r to choose from, divisors of `layers`.
 
+    **Raises:** ValueError for recurrences that do not divide the layers, and sizes below 1.
+
     ??? cite "Reference"
 
         arXiv:2604.21106, the sections on models and on FLOPs.

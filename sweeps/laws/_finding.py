@@ -39,3 +39,4 @@ CODES = {
     "no-scatter": "the rows follow the law to rounding",
     "misfit": "residuals are larger than the noise that was given",
 }
+"""Every code and what it means; docs/laws.md says what to do about each."""

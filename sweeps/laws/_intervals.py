@@ -17,6 +17,8 @@ from sweeps.laws._profile import Profile, profiles
 from sweeps.laws._wald import Spread, covariance, spread
 
 INTERVALS = ("auto", "pairs", "cluster", "residual", "profile", "wald", "none")
+"""The ways to make intervals, by the name that `fit` takes; docs/laws.md says what each covers."""
+
 FEW_CLUSTERS = 40
 """Below this many clusters percentiles of a bootstrap are too narrow, and Student's t is used."""
 

@@ -145,6 +145,8 @@ def parabola_bias(profile: IsoFlop, size: str = "num_params") -> dict[str, Any]:
     `parabola_loss` at the parabola's, `log_size_bias` and `loss_bias` the parabola's less the law's, `factor`
     of the size, `inside`.
 
+    **Raises:** ValueError for a size that is no column of the profile, and as `parabola`.
+
     ??? cite "Reference"
 
         Parabolas in log N are what arXiv:2604.21106 reads its compute-optimal sizes from.

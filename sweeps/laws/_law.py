@@ -33,6 +33,9 @@ class Parameter:
     - `lower`, `upper`: bounds of the value, in `unit`. Equal bounds fix the parameter.
     - `logarithmic`: the coordinate is the logarithm of the value, which is then positive by construction.
     - `likely`: where starts are drawn, for a parameter that is no amplitude; `None`: the fitter guesses.
+
+    **Raises:** ArgumentError, a ValueError, for bounds that leave no value, a fixed value that is not finite,
+    and a logarithmic parameter that could be 0 or less.
     """
 
     name: str
@@ -71,24 +74,25 @@ class Parameter:
 
 
 def amplitude(name: str, unit: str) -> Parameter:
-    """A factor of a term: positive."""
+    """A factor of a term, in `unit`: positive, with its logarithm as the coordinate."""
     return Parameter(name, unit, lower=0.0, logarithmic=True)
 
 
 def exponent(name: str, likely: tuple[float, float] = (0.05, 2.5)) -> Parameter:
-    """A pure number of either sign."""
+    """A pure number of either sign; `likely`: where starts are drawn."""
     return Parameter(name, "1", likely=likely)
 
 
 def floor(name: str) -> Parameter:
-    """A loss that no size goes below: zero or more."""
+    """A loss that no size goes below, in the units of the loss: zero or more."""
     return Parameter(name, "loss", lower=0.0)
 
 
 class Law(abc.ABC):
     """A law of loss, as the fitter sees it. Subclasses are final, immutable values.
 
-    A new law is a file with these six properties; `sweeps.laws.LAWS` lists it by name.
+    A new law is a class with these five properties, and `level` where groups have one. `fit` takes it as it
+    is; put into `sweeps.laws.LAWS` under its name, specs, the command line and saved fits find it too.
     """
 
     @property

@@ -113,6 +113,8 @@ class Huber(Objective):
     **Arguments:** `delta` > 0, in log loss: 1e-3 in arXiv:2203.15556 and arXiv:2604.21106.
     `overestimates`: factor on rows where the law lies above the loss; 1 is Huber's own. Runs that could have
     gone better than they did lie above the law that is sought, so overestimating is penalised more.
+
+    **Raises:** ValueError for a delta or factor that is no finite number above 0.
     """
 
     delta: float = 1e-3
@@ -153,6 +155,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "huber": Huber,
     "asymmetric": Huber,
 }
+"""The objectives by the name on the command line; the asymmetric one is Huber's with a factor of its own."""
 
 
 def objective(name: str, delta: float | None = None, overestimates: float | None = None) -> Objective:

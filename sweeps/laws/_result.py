@@ -35,6 +35,7 @@ LAWS: dict[str, Callable[[], Law]] = {
     "looped": LoopedLaw,
     "compute": ComputeLaw,
 }
+"""The laws by name: those that a spec, the command line and a saved fit can name. Put yours in here."""
 
 
 @dataclasses.dataclass(frozen=True)

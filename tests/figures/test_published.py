@@ -12,7 +12,7 @@ ENDS = st.floats(-10, 10)
 
 @hypothesis.given(ENDS, ENDS, ENDS, ENDS)
 def test_numbers_agree_where_their_intervals_meet(a, b, c, d):
-    """Two intervals have a point in common, or the rows differ; which of them is published does not matter."""
+    """Two intervals have a point in common, or the rows differ; which of them is published is no matter."""
     (a, b), (c, d) = sorted((a, b)), sorted((c, d))
     theirs, ours = Number((a + b) / 2, a, b), Number((c + d) / 2, c, d)
     met = max(a, c) <= min(b, d)
