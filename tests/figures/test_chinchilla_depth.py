@@ -44,9 +44,8 @@ def test_what_is_kept_is_the_law_that_the_runs_follow(kept):
     assert (found["rows"], found["dropped"]) == (120, 40)
     for name in ("alpha_m", "alpha_l", "alpha_D"):
         one = found["parameters"][name]
-        assert one["low"] < TRUTH[name] < one["high"] and one["estimate"] == pytest.approx(
-            TRUTH[name], rel=0.1
-        )
+        assert one["low"] < TRUTH[name] < one["high"]
+        assert one["estimate"] == pytest.approx(TRUTH[name], rel=0.1)
         assert len(found["refits"][name]) == 60
     assert len(found["splits"]) == 10
     assert all(one["relative_error"] < 0.002 for one in found["splits"])
@@ -120,7 +119,7 @@ def test_the_kept_fit_is_the_optimum_that_was_published_late():
 
 
 def test_the_kept_trace_names_the_model_and_no_folder():
-    """What was traced is a model's name; the answer is raised by the subject early and the last token late."""
+    """What was traced is a model's name; the subject raises the answer early, the last token late."""
     path = TABLES / "smollm2_trace.json"
     trace = causal_trace.load(path)
     assert trace.model == "SmolLM2-135M-Instruct" and "/" not in path.read_text(encoding="utf-8")
