@@ -12,7 +12,7 @@ from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._source import open_source
 from sweeps._terminal import say
-from sweeps.iso_depth import COLUMNS, IsoDepth, Saved, analyse, saved
+from sweeps.iso_depth import COLUMNS, IsoDepth, Run, Saved, analyse, saved
 
 MOST_TICKS = 6
 
@@ -43,14 +43,20 @@ def looks(recurrences: Iterable[int]) -> dict[int, dict[str, Any]]:
     }
 
 
-def scale(found: IsoDepth) -> str:
+def scale(runs: Iterable[Run]) -> str:
     """How large the runs are, for a caption."""
-    sizes, budgets = ({getattr(run, name) for run in found.runs} for name in ("num_params", "budget"))
+    runs = tuple(runs)
+    sizes, budgets = ({getattr(run, name) for run in runs} for name in ("num_params", "budget"))
     return (
-        f"{len(found.runs)} runs of {min(sizes):.2g} to {max(sizes):.2g} unique parameters, "
-        f"{len(budgets)} budget(s) of {min(budgets):.2g} to {max(budgets):.2g} FLOP (the paper: 116 runs of "
-        "1.1e7 to 1.1e9, six of 4.6e17 to 2.2e19)."
+        f"Ours: {len(runs)} runs of {number(min(sizes))} to {number(max(sizes))} unique parameters, "
+        f"{len(budgets)} budget(s) of {number(min(budgets))} to {number(max(budgets))} FLOP (the paper: 116 "
+        "runs of 1.1e7 to 1.1e9, six of 4.6e17 to 2.2e19, another text)."
     )
+
+
+def number(value: float) -> str:
+    """Three digits with a short exponent, as 2.5e11."""
+    return f"{value:.3g}".replace("e+0", "e").replace("e+", "e")
 
 
 def wrapped(text: str, width: int) -> str:
@@ -64,6 +70,6 @@ def compute_axis(axes: Axes, budgets: Iterable[float], pad: float = 1.25) -> Non
     shown = ticks[:: -(-len(ticks) // MOST_TICKS)]
     axes.set_xscale("log")
     axes.set_xlim(ticks[0] / pad, ticks[-1] * pad)
-    axes.set_xticks(shown, [f"{value:.3g}".replace("e+", "e") for value in shown])
+    axes.set_xticks(shown, [number(value) for value in shown])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("training compute C (FLOP)")

@@ -7,7 +7,7 @@ Its models have 20 executed layers and 35 M to 1.1 B parameters; its losses are 
 PAPER = "arXiv:2604.21106"
 RECURRENCES = (1, 2, 4, 8)
 BUDGETS = (4.64e17, 1e18, 2.15e18, 4.64e18, 1e19, 2.15e19)
-HEAD_SIZE, CONTEXT, VOCABULARY = 128, 2048, 32_000
+HEAD_SIZE, CONTEXT, VOCABULARY = 128, 2048, 32_001  # words and one more: padded to 32 064
 
 NUM_PARAMS = {
     6: (35.4, 21.5, 14.5, 10.9),
@@ -47,8 +47,8 @@ PHI = {
     "truncated": (0.380, None),
     "hyperconnections": (0.646, None),
 }
-"""phi and its 95 % interval, if published: of all runs, of the lower and the upper half of the budgets, and of
-the four lower budgets, over which the two case studies were run."""
+"""phi and its 95 % interval, if published: of all runs, of the lower and the upper half of the budgets, of
+the four lower budgets, over which the two case studies were run, and of these."""
 
 CHINCHILLA = {
     1: {"A": 58.0, "alpha": 0.251, "B": 150.0, "beta": 0.267, "E": 1.56, "r_squared": 0.9979},

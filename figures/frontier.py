@@ -32,10 +32,10 @@ ORDER = ("phi free", "phi = 1", "phi = 0")
 SPREAD = 0.015  # between the gaps of one r and the next, in powers of ten of C
 
 CAPTION = (
-    "Marks: minima of parabolas in log N (hollow: best runs); bars: standard errors, from the scatter about the "
-    "parabolas. Lines: each law, fitted to all runs, at its best sizes. p: a ratio test against φ free that takes "
-    "runs as independent; held out: rms of log loss in cells of (C, r) that were left out. Gaps: lines, φ free; "
-    "bands, the paper's lowest to highest gap over its own budgets."
+    "Marks: minima of parabolas in log N (hollow: best runs); bars: standard errors, from the scatter "
+    "about the parabolas. Lines: each law, fitted to all runs, at its best sizes. p: a ratio test against "
+    "φ free, which takes runs as independent; held out: rms of log loss in cells of (C, r) that were left "
+    "out. Gaps: lines, φ free; bands, the paper's lowest to highest gap over its own budgets."
 )
 
 
@@ -68,7 +68,7 @@ class Frontiers:
 
 
 def compute(found: IsoDepth) -> Frontiers:
-    """The panels. Raises ConfigError for a grid whose accounting is not known: laws have no best sizes there."""
+    """The panels. Raises ConfigError where the grid's accounting is unknown: laws have no best sizes then."""
     if found.design is None:
         raise ConfigError(
             "the grid has no accounting of sizes and FLOPs, so no law has a frontier: see its notes"
@@ -81,7 +81,7 @@ def compute(found: IsoDepth) -> Frontiers:
     gaps = [
         Line(r, line.budgets, line.loss - first[1].loss) for r, line in first.items() if r > 1 and 1 in first
     ]
-    return Frontiers(found.cells, tuple(laws), tuple(gaps), scale(found))
+    return Frontiers(found.cells, tuple(laws), tuple(gaps), scale(found.runs))
 
 
 def _lines(found: IsoDepth, joint: Joint) -> tuple[Line, ...]:

@@ -1,4 +1,4 @@
-"""What a looped model has and costs, by r: parameters and FLOPs of the paper's models, and its published counts.
+"""What a looped model has and costs, by r: parameters and FLOPs of the paper's models, and what it printed.
 
     python -m figures.looped_cost --out results/figures
 
@@ -30,18 +30,19 @@ HALF = 0.5  # of the last printed digit
 SPREAD = 1.012  # so far apart, in width, are the marks of one r and the next
 
 CAPTION = (
-    "Left: filled, at the paper's smallest width; hollow, at its largest. Executed: N_once + r N_rec, which counts an "
-    "injection in each recurrence; effective: N_once + r^φ N_rec. The example leaves the injection out of the "
-    "effective 0.58, but not of the unique 0.41: with it, 0.59. FLOPs: context 2048, 32 064 words, attention in full. "
-    "Right: squares, the printed sizes; the paper prints one column of tokens for all r, and bars are its rounding."
+    "Left: filled, at the paper's smallest width; hollow, at its largest. Executed: N_once + r N_rec, "
+    "which counts an injection in each recurrence; effective: N_once + r^φ N_rec. The example leaves the "
+    "injection out of the effective 0.58, but not of the unique 0.41: with it, 0.59. FLOPs: context 2048, "
+    "32 064 words, attention in full. Right: squares, the printed sizes; the paper prints one column of "
+    "tokens for all r, and bars are its rounding."
 )
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the paper's models: `widths` (W,) and `recurrences` (R,); `unique`, `executed`, `effective` (the last
-    by the published phi) parameters, and FLOPs a token in `training`, `truncated` training and `inference`,
-    all (W, R)."""
+    """Of the paper's models: `widths` (W,) and `recurrences` (R,); parameters `unique`, `executed` and, by
+    the published phi, `effective`; FLOPs a token in `training`, `truncated` training and `inference`; (W, R)
+    each."""
 
     widths: Array
     recurrences: tuple[int, ...]

@@ -14,11 +14,13 @@ import numpy as np
 import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from figures import _looped_paper as paper
 from figures import _style
 from figures._catalogue import Drawing
 from figures._grid import compute_axis, load, looks, scale, wrapped
+from figures.iso_depth import _tick
 from sweeps._config import ConfigError
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable
@@ -30,10 +32,11 @@ NAME = "optimal_sizes"
 COLUMNS = {"num_params": "unique parameters N*", "num_tokens": "tokens D*"}
 
 CAPTION = (
-    "Above: minima of parabolas in log N and straight lines through them; dotted, the joint law with φ free. Below "
-    "left: exponents of those lines (bars: standard errors of the regression) and by the joint law (bars: 95 % by "
-    "its bootstrap), which has one α and β for all r. Below right: the size of the unlooped model that has the "
-    "same loss on as many tokens, by φ (bars: its 95 % interval), over the unique parameters of the looped one."
+    "Above: minima of parabolas in log N and straight lines through them; dotted, the joint law with φ "
+    "free. Below: exponents of those lines (bars: standard errors of the regression) and by the joint law "
+    "(bars: 95 % by its bootstrap), which has one α and β for all r; right, the size of the unlooped model"
+    " that has the same loss on as many tokens, by φ (bars: its 95 % interval), over the looped one's "
+    "unique parameters."
 )
 
 
@@ -52,7 +55,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Exponent:
-    """Of one r: by parabolas, with its standard error (nan without one), and by the joint law with its ends."""
+    """Of one r: by parabolas, with its standard error (nan without one); by the joint law, with its ends."""
 
     num_recur: int
     parabolas: float
@@ -87,15 +90,13 @@ class Sizes:
 def compute(found: IsoDepth) -> Sizes:
     """The panels. Raises ConfigError where no joint law gives best sizes."""
     if not found.optima:
-        raise ConfigError(
-            "the joint law of this grid gives no best sizes: see what `depthlaw iso-depth` says of it"
-        )
+        raise ConfigError("the joint law of this grid gives no best sizes: `depthlaw iso-depth` says why")
     recurrences = sorted({cell.num_recur for cell in found.cells})
     return Sizes(
         growing={name: [_growing(found, r, name) for r in recurrences] for name in COLUMNS},
         exponents={name: [_exponent(found, r, name) for r in recurrences] for name in COLUMNS},
         worth=[_worth(found, r) for r in recurrences if r > 1],
-        scale=scale(found),
+        scale=scale(found.runs),
     )
 
 
@@ -169,6 +170,9 @@ def _plot_growth(axes: Axes, lines: list[Growing], marks: dict[int, dict[str, st
             axes.plot(one.budgets, one.line, color=look["color"])
         axes.plot(one.at, one.law, color=look["color"], linestyle=":", linewidth=1)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     compute_axis(axes, [budget for one in lines for budget in one.at])
 
 
@@ -197,15 +201,16 @@ def _plot_exponents(axes: Axes, found: list[Exponent], published: dict[int, floa
     known = [published.get(one.num_recur, np.nan) for one in found]
     axes.plot(place + 0.18, known, color="black", marker="D", linestyle="none", label="published")
     axes.set_xticks(place, [str(one.num_recur) for one in found])
-    axes.set(xlabel="recurrences r", ylabel=f"exponent of {letter}, C^exponent")
+    axes.set(xlabel="recurrences r", ylabel="exponent of compute")
     axes.set_ylim(0, 1)
+    axes.set_title(f"{letter} ∝ C^exponent")
 
 
 def _plot_worth(axes: Axes, found: list[Worth]) -> None:
     place = np.arange(len(found), dtype=float)
     for name, shift, colour, marker, label in (
         ("ratio", -0.1, _style.BLUE, "o", "ours"),
-        ("published", 0.1, "black", "D", f"at the published φ = {paper.PHI['all'][0]}"),
+        ("published", 0.1, "black", "D", f"published φ = {paper.PHI['all'][0]}"),
     ):
         value = np.array([getattr(one, name) for one in found])
         ends = np.array([one.ends if name == "ratio" else one.published_ends for one in found]).T
@@ -225,14 +230,15 @@ def _plot_worth(axes: Axes, found: list[Worth]) -> None:
             at + 0.3,
             color=_style.GREY,
             linewidth=1,
-            label="if a recurrence were worth a block (φ = 1)" if at == 0 else None,
+            label="worth a block (φ = 1)" if at == 0 else None,
         )
-    axes.axhline(1, color=_style.GREY, linewidth=0.8, linestyle=":", label="if it were worth nothing (φ = 0)")
+    axes.axhline(1, color=_style.GREY, linewidth=0.8, linestyle=":", label="worth nothing (φ = 0)")
     axes.set_xticks(place, [str(one.num_recur) for one in found])
     axes.set(xlabel="recurrences r", ylabel="equivalent size / unique parameters")
     axes.set_xlim(-0.6, len(found) - 0.4)
-    axes.set_ylim(bottom=0.8)
-    axes.legend(fontsize=7, loc="upper left")
+    axes.set_ylim(0.8, 1.3 * max(one.executed for one in found))
+    axes.set_title("Unlooped size of equal loss")
+    axes.legend(fontsize=7, loc="upper left", ncols=2)
 
 
 def draw(found: IsoDepth, out: Path, said: str = "") -> list[Path]:
@@ -244,7 +250,7 @@ def draw(found: IsoDepth, out: Path, said: str = "") -> list[Path]:
 DRAWINGS = (
     Drawing(
         NAME,
-        "best sizes and tokens against compute, their exponents, and the unlooped size that a looped one equals",
+        "best sizes and tokens against compute, their exponents, and the unlooped size of equal loss",
         f"{paper.PAPER}, its compute-optimal and equivalent sizes",
         ("llm_cpu.json",),
         lambda files, out: draw(load(files[0]), out, files[0].name),
