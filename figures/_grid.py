@@ -2,16 +2,18 @@
 
 import functools
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from matplotlib.axes import Axes
 
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._source import open_source
-from sweeps._terminal import say
+from sweeps._store import StoreError
+from sweeps._terminal import BadTable, say
 from sweeps.iso_depth import COLUMNS, IsoDepth, Run, Saved, analyse, saved
 
 MOST_TICKS = 6
@@ -33,6 +35,23 @@ def load(source: Path, injection: str | None = None) -> IsoDepth:
     if opened.missing:
         say(f"{opened.missing} job(s) have no record yet")
     return analyse(opened.table, injection=injection, source=opened.said)
+
+
+def command(name: str, draw: Callable[[IsoDepth, Path, str], list[Path]]) -> Callable[[Path, Path], None]:
+    """The command of a script that draws an analysis."""
+
+    def main(
+        source: Annotated[Path, typer.Argument(help="A table, a folder of results, or a saved analysis.")],
+        out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
+    ) -> None:
+        """Redraw the figure."""
+        try:
+            for path in draw(load(source), out, source.name):
+                print(path)
+        except (ConfigError, BadTable, StoreError) as error:
+            raise SystemExit(f"{name}: {error}") from None
+
+    return main
 
 
 def looks(recurrences: Iterable[int]) -> dict[int, dict[str, Any]]:

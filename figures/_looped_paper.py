@@ -39,8 +39,9 @@ NUM_TOKENS: dict[int, tuple[float | None, ...]] = {
 }
 """s -> D in billions, by budget; the paper prints one number for all r."""
 
-PHI = {
-    "all": (0.459, (0.41, 0.53)),
+PHI_ENDS = 0.41, 0.53
+PHI: dict[str, tuple[float, tuple[float, float] | None]] = {
+    "all": (0.459, PHI_ENDS),
     "lower": (0.44, None),
     "upper": (0.49, None),
     "shared": (0.453, None),

@@ -9,7 +9,6 @@ L = E + A N^-alpha + B D^-beta of unique parameters N and tokens D, recurrences 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -19,11 +18,9 @@ from matplotlib.figure import Figure
 from figures import _looped_paper as paper
 from figures import _style
 from figures._catalogue import Drawing
-from figures._grid import load, scale, wrapped
+from figures._grid import command, load, scale, wrapped
 from figures.law_fit import shown
 from sweeps._config import ConfigError
-from sweeps._store import StoreError
-from sweeps._terminal import BadTable
 from sweeps.iso_depth import IsoDepth
 
 NAME = "architectures"
@@ -159,16 +156,7 @@ DRAWINGS = (
 )
 
 
-def main(
-    source: Annotated[Path, typer.Argument(help="A table, a folder of results, or a saved analysis.")],
-    out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
-) -> None:
-    """Redraw the figure."""
-    try:
-        for path in draw(load(source), out, source.name):
-            print(path)
-    except (ConfigError, BadTable, StoreError) as error:
-        raise SystemExit(f"{NAME}: {error}") from None
+main = command(NAME, draw)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from sweeps._formats import read_table
 from sweeps._source import open_source
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable
-from sweeps.iso_depth import COLUMNS
+from sweeps.iso_depth import COLUMNS, Run
 from sweeps.iso_depth._grid import Grid
 from sweeps.iso_depth._grid import read as read_grid
 from sweeps.iso_depth._noise import noise
@@ -83,10 +83,7 @@ def load(plain: Path, truncated: Path, hyperconnections: Path) -> tuple[Grid, li
 
 def compute(plain: Grid, case: Grid, name: str) -> Differences:
     """The cells with r > 1 that both grids have. Raises ConfigError where there is none."""
-    ours, theirs = ({run.place: [] for run in grid.runs} for grid in (plain, case))
-    for grid, runs in ((plain, ours), (case, theirs)):
-        for run in grid.runs:
-            runs[run.place].append(run)
+    ours, theirs = _by_place(plain), _by_place(case)
     scatter = noise(plain)
     rows = []
     for budget, r, width in sorted(set(ours) & set(theirs)):
@@ -99,6 +96,13 @@ def compute(plain: Grid, case: Grid, name: str) -> Differences:
     if not rows:
         raise ConfigError(f"{name}: no run of it has the budget, width and r > 1 of a run of the plain grid")
     return Differences(name, *np.array(rows).T)
+
+
+def _by_place(grid: Grid) -> dict[tuple[float, int, float], list[Run]]:
+    found: dict[tuple[float, int, float], list[Run]] = {}
+    for run in grid.runs:
+        found.setdefault(run.place, []).append(run)
+    return found
 
 
 def ablation(source: Path) -> Injections:

@@ -8,7 +8,6 @@ from a saved analysis. Symbols: budget C, recurrences r, the best loss of each L
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -18,11 +17,9 @@ from matplotlib.figure import Figure
 from figures import _looped_paper as paper
 from figures import _style
 from figures._catalogue import Drawing
-from figures._grid import compute_axis, load, looks, scale, wrapped
+from figures._grid import command, compute_axis, load, looks, scale, wrapped
 from figures.iso_depth import LINE
 from sweeps._config import ConfigError
-from sweeps._store import StoreError
-from sweeps._terminal import BadTable
 from sweeps.iso_depth import Cell, IsoDepth, Joint
 from sweeps.laws import isoflop
 from sweeps.laws._law import Array
@@ -177,16 +174,7 @@ DRAWINGS = (
 )
 
 
-def main(
-    source: Annotated[Path, typer.Argument(help="A table, a folder of results, or a saved analysis.")],
-    out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
-) -> None:
-    """Redraw the figure."""
-    try:
-        for path in draw(load(source), out, source.name):
-            print(path)
-    except (ConfigError, BadTable, StoreError) as error:
-        raise SystemExit(f"{NAME}: {error}") from None
+main = command(NAME, draw)
 
 
 if __name__ == "__main__":

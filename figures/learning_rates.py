@@ -9,7 +9,7 @@ rates are in units of the one that the grid uses at that width, r and number of 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -142,7 +142,7 @@ def plot(cells: list[Cell], scatter: Noise | None, said: str = "") -> Figure:
         return figure
 
 
-def _plot_cell(axes: Axes, cell: Cell, look: dict[str, str]) -> None:
+def _plot_cell(axes: Axes, cell: Cell, look: dict[str, Any]) -> None:
     axes.plot(cell.rate, cell.loss, linestyle="none", label=f"r = {cell.num_recur}", **look)
     if cell.parabola is None:
         return
@@ -154,7 +154,7 @@ def _plot_cell(axes: Axes, cell: Cell, look: dict[str, str]) -> None:
 
 
 def _plot_regret(
-    axes: Axes, cells: list[Cell], widths: list[float], marks: dict[int, dict[str, str]]
+    axes: Axes, cells: list[Cell], widths: list[float], marks: dict[int, dict[str, Any]]
 ) -> None:
     places = {r: place for place, r in enumerate(marks)}
     shifts = np.linspace(-0.15, 0.15, len(widths)) if len(widths) > 1 else np.zeros(1)

@@ -8,7 +8,7 @@ analysis. Symbols: budget C, recurrences r, unique parameters N* and tokens D* o
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import numpy as np
 import typer
@@ -19,17 +19,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from figures import _looped_paper as paper
 from figures import _style
 from figures._catalogue import Drawing
-from figures._grid import compute_axis, load, looks, scale, wrapped
+from figures._grid import command, compute_axis, load, looks, scale, wrapped
 from figures.iso_depth import _tick
 from sweeps._config import ConfigError
-from sweeps._store import StoreError
-from sweeps._terminal import BadTable
 from sweeps.iso_depth import IsoDepth
 from sweeps.laws import equivalent
 from sweeps.laws._law import Array
 
 NAME = "optimal_sizes"
 COLUMNS = {"num_params": "unique parameters N*", "num_tokens": "tokens D*"}
+LETTERS = {"num_params": "N*", "num_tokens": "D*"}
 
 CAPTION = (
     "Above: minima of parabolas in log N and straight lines through them; dotted, the joint law with φ "
@@ -131,8 +130,8 @@ def _worth(found: IsoDepth, r: int) -> Worth:
     row = rows[len(rows) // 2]
     once, recurrent = row["num_once"], row["num_recurrent"]
     ours = equivalent(found.free.fit, once, recurrent, r)
-    phi, ends = paper.PHI["all"]
-    low, middle, high = ((once + r**p * recurrent) / (once + recurrent) for p in (ends[0], phi, ends[1]))
+    known = paper.PHI["all"][0], *paper.PHI_ENDS
+    middle, low, high = ((once + r**phi * recurrent) / (once + recurrent) for phi in known)
     ratio = {name: value / ours["unique"] for name, value in ours.items()}
     return Worth(
         r, ratio["effective"], (ratio["lower"], ratio["upper"]), middle, (low, high), ratio["executed"]
@@ -143,26 +142,25 @@ def plot(found: Sizes, said: str = "") -> Figure:
     """The figure: sizes and tokens against compute, exponents, equivalent sizes."""
     with _style.style():
         figure = Figure(figsize=(9.6, 7.0), layout="constrained")
-        above, below = figure.subfigures(2, 1)
+        grid = figure.add_gridspec(2, 6)
         marks = looks(one.num_recur for one in found.growing["num_params"])
-        for axes, (name, label) in zip(above.subplots(1, 2), COLUMNS.items(), strict=True):
+        above = [figure.add_subplot(grid[0, :3]), figure.add_subplot(grid[0, 3:])]
+        for axes, (name, label) in zip(above, COLUMNS.items(), strict=True):
             _plot_growth(axes, found.growing[name], marks)
             axes.set_ylabel(label)
-        left, middle, right = below.subplots(1, 3, width_ratios=(1, 1, 1.3))
-        for axes, (name, letter) in zip(
-            (left, middle), {"num_params": "N*", "num_tokens": "D*"}.items(), strict=True
-        ):
+        left, middle, right = (figure.add_subplot(grid[1, i : i + 2]) for i in (0, 2, 4))
+        for axes, (name, letter) in zip((left, middle), LETTERS.items(), strict=True):
             _plot_exponents(axes, found.exponents[name], paper.GROWTH[name], letter)
         left.legend(fontsize=7, loc="lower left", handletextpad=0.3)
         _plot_worth(right, found.worth)
-        handles, labels = above.axes[0].get_legend_handles_labels()
+        handles, labels = above[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
         text = wrapped(f"{CAPTION} {found.scale}" + (f" Data: {said}." if said else ""), 190)
         figure.supxlabel(text, fontsize=6.5, color=_style.GREY, x=0.01, ha="left")
         return figure
 
 
-def _plot_growth(axes: Axes, lines: list[Growing], marks: dict[int, dict[str, str]]) -> None:
+def _plot_growth(axes: Axes, lines: list[Growing], marks: dict[int, dict[str, Any]]) -> None:
     for one in lines:
         look = marks[one.num_recur]
         axes.plot(one.budgets, one.best, linestyle="none", label=f"r = {one.num_recur}", **look)
@@ -223,20 +221,13 @@ def _plot_worth(axes: Axes, found: list[Worth]) -> None:
             linestyle="none",
             label=label,
         )
-    for one, at in zip(found, place, strict=True):
-        axes.hlines(
-            one.executed,
-            at - 0.3,
-            at + 0.3,
-            color=_style.GREY,
-            linewidth=1,
-            label="worth a block (φ = 1)" if at == 0 else None,
-        )
+    most = np.array([one.executed for one in found])
+    axes.hlines(most, place - 0.3, place + 0.3, color=_style.GREY, linewidth=1, label="worth a block (φ = 1)")
     axes.axhline(1, color=_style.GREY, linewidth=0.8, linestyle=":", label="worth nothing (φ = 0)")
     axes.set_xticks(place, [str(one.num_recur) for one in found])
     axes.set(xlabel="recurrences r", ylabel="equivalent size / unique parameters")
     axes.set_xlim(-0.6, len(found) - 0.4)
-    axes.set_ylim(0.8, 1.3 * max(one.executed for one in found))
+    axes.set_ylim(0.8, 1.3 * most.max())
     axes.set_title("Unlooped size of equal loss")
     axes.legend(fontsize=7, loc="upper left", ncols=2)
 
@@ -258,16 +249,7 @@ DRAWINGS = (
 )
 
 
-def main(
-    source: Annotated[Path, typer.Argument(help="A table, a folder of results, or a saved analysis.")],
-    out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
-) -> None:
-    """Redraw the figure."""
-    try:
-        for path in draw(load(source), out, source.name):
-            print(path)
-    except (ConfigError, BadTable, StoreError) as error:
-        raise SystemExit(f"{NAME}: {error}") from None
+main = command(NAME, draw)
 
 
 if __name__ == "__main__":

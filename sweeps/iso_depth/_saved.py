@@ -51,8 +51,9 @@ def saved(path: Path) -> Saved:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ConfigError(
-            f"{path} is no analysis of a grid ({error}); `depthlaw iso-depth TABLE --json FILE` writes one"
+            f"{path} is no analysis of a grid ({reason}); `depthlaw iso-depth TABLE --json FILE` writes one"
         ) from None
 
 
