@@ -1,5 +1,6 @@
 """A toy sweep as figures read it: rows, losses over training, angles along depth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,19 +24,21 @@ class Sweep:
     angles: pl.DataFrame
 
 
-def read_sweep(source: Path) -> Sweep:
+def read_sweep(source: Path, series: Sequence[str] = SERIES) -> Sweep:
     """From a folder of results, or from a kept table NAME.csv with NAME_curves.parquet, NAME_angles.parquet.
 
-    Students that diverged are left out. Raises ConfigError, StoreError or BadTable.
+    series: those that are wanted; the others stay empty. Students that diverged are left out. Raises
+    ConfigError, StoreError or BadTable.
     """
+    found = {one: pl.DataFrame() for one in SERIES}
     if source.is_dir():
         store = Store(source)
         name = str(store.spec()["sweep"]["name"])
-        rows, found = store.table(), {one: store.series(one) for one in SERIES}
+        rows = store.table()
+        found |= {one: store.series(one) for one in series}
     else:
         name, rows = source.stem, read_table(source).drop(HIDDEN, strict=False)
-        found = {}
-        for one in SERIES:
+        for one in series:
             beside = source.with_name(f"{source.stem}_{one}.parquet")
             if not beside.exists():
                 raise ConfigError(

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 
 from figures import _style
+from figures._catalogue import Drawing
 from llm.probe import CausalTrace
 from sweeps._causal import caveats, labels, read_trace, sentences
 from sweeps._config import ConfigError
@@ -188,6 +189,17 @@ def draw(trace: CausalTrace, out: Path, name: str = NAME, said: str = "") -> lis
     drawn = compute(trace)
     about = f"causal trace, seed {trace.settings.seed}: {drawn.title}; {said}"
     return _style.save(plot(drawn, said), out, name, about.encode("ascii", "backslashreplace").decode())
+
+
+DRAWINGS = (
+    Drawing(
+        NAME,
+        "which hidden states of SmolLM2-135M carry what a sentence says of its subject",
+        "arXiv:2602.05970, causal traces",
+        ("smollm2_trace.json",),
+        lambda files, out: draw(load(files[0]), out),
+    ),
+)
 
 
 def main(

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import matplotlib
 import numpy as np
 import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import _style
+from figures import _states, _style
+from llm.probe import Probe
 from sweeps._config import ConfigError
 from sweeps._files import StoreError
 from sweeps._terminal import fail
@@ -26,8 +26,6 @@ NAME = "hidden_states"
 
 MOST = 8
 """Questions that are drawn; more could not be told apart."""
-
-MARKERS = "os^Dv<>P"
 
 
 class Line:
@@ -39,10 +37,36 @@ class Line:
         self.label, self.verdict = label.replace("$", r"\$"), verdict
         self.probes = [one.probe for one in members if one.about["depth"] == verdict.depths[-1]]
         self.all = [(int(one.about["depth"]), one.probe.scalar("bulk_step").mean) for one in members]
+        self.drawn = _states.Line(
+            self.label,
+            {"step_angle": self._curve("step_angle"), "update_angle": self._curve("update_angle")},
+            self._mean("update_cosine"),
+            _readings(self.probes[0]),
+        )
 
-    def mean(self, name: str) -> np.ndarray:
+    def _mean(self, name: str) -> np.ndarray:
         """Mean over networks of a measure."""
         return np.mean([probe.measures[name].mean for probe in self.probes], axis=0)
+
+    def _curve(self, name: str) -> _states.Curve:
+        """It, along depth: a step within its layer, an angle between updates where their layers meet."""
+        values, probe = self._mean(name), self.probes[0]
+        values = values[np.array(probe.layers)] if name == "step_angle" else values
+        at = (np.arange(len(values)) + (0.5 if name == "step_angle" else 1.0)) / probe.depth
+        return _states.Curve(at, values)
+
+
+def _readings(probe: Probe) -> dict[str, _states.Curve]:
+    """Losses of the first state and those that layers leave, with 95 %."""
+    found = {}
+    for name, reading in (("head", probe.head), ("layer", probe.layer)):
+        if reading is not None:
+            # What stands between recurrences has no place of its own along depth.
+            places = [0, *(step + 1 for step in probe.layers if step + 1 < len(reading.loss))]
+            reach = 1.96 * reading.standard_error[places]
+            at = np.arange(len(places)) / probe.depth
+            found[name] = _states.Curve(at, reading.loss[places], np.stack([reach, reach]))
+    return found
 
 
 def lines_of(found: Sequence[Found], judged: Sequence[Verdict]) -> list[Line]:
@@ -64,16 +88,13 @@ def plot(lines: Sequence[Line], questions: int) -> Figure:
     with _style.style():
         figure = Figure(figsize=(10, 6.2), layout="constrained")
         panels = figure.subplots(2, 3)
-        colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, max(len(lines), 2)))
-        shown = [(line, colours[i], MARKERS[i % len(MARKERS)]) for i, line in enumerate(lines)]
-        _along(panels[0, 0], shown, "step_angle", "angle of a layer's step (rad)")
-        _along(panels[0, 1], shown, "update_angle", "angle between updates (rad)")
-        for level in (np.pi / 2, np.pi / 3):
-            panels[0, 1].axhline(level, color=_style.GREY, lw=0.8, ls=":")
-        _cosines(panels[0, 2], shown)
-        _losses(panels[1, 0], shown)
-        _clusters(panels[1, 1], shown[0][0])
-        _scaling(panels[1, 2], shown)
+        shown = _states.shown([line.drawn for line in lines])
+        _states.angles(panels[0, 0], shown, "step_angle")
+        _states.angles(panels[0, 1], shown, "update_angle", (np.pi / 2, np.pi / 3))
+        _states.cosines(panels[0, 2], shown)
+        _states.losses(panels[1, 0], shown)
+        _clusters(panels[1, 1], lines[0])
+        _scaling(panels[1, 2], lines, shown)
         handles, labels = panels[0, 0].get_legend_handles_labels()
         if len(lines) < questions:
             figure.suptitle(f"the first {len(lines)} of {questions} questions")
@@ -81,69 +102,22 @@ def plot(lines: Sequence[Line], questions: int) -> Figure:
     return figure
 
 
-def _along(axes: Axes, shown: Sequence[Any], name: str, label: str) -> None:
-    for line, colour, marker in shown:
-        values = line.mean(name)
-        probe = line.probes[0]
-        values = values[np.array(probe.layers)] if name == "step_angle" else values
-        at = (np.arange(len(values)) + (0.5 if name == "step_angle" else 1.0)) / probe.depth
-        axes.plot(at, values, color=colour, marker=marker, label=line.label)
-    axes.set(xlabel="share of the layers", ylabel=label, ylim=(0, None))
-
-
-def _cosines(axes: Axes, shown: Sequence[Any]) -> None:
-    for line, colour, marker in shown:
-        values = line.mean("update_cosine")
-        axes.plot(np.arange(1, len(values) + 1), values, color=colour, marker=marker)
-    axes.axhline(0, color=_style.GREY, lw=0.8, ls=":")
-    axes.set(xlabel="layers between updates", ylabel="mean cosine of updates", ylim=(None, 1.05))
-
-
-def _losses(axes: Axes, shown: Sequence[Any]) -> None:
-    drawn = False
-    for line, colour, marker in shown:
-        probe = line.probes[0]
-        for reading, dashes in ((probe.head, "-"), (probe.layer, ":")):
-            if reading is not None:
-                # What stands between recurrences has no place of its own along depth.
-                places = [0, *(step + 1 for step in probe.layers if step + 1 < len(reading.loss))]
-                at = np.arange(len(places)) / probe.depth
-                reach = 1.96 * reading.standard_error[places]
-                axes.errorbar(at, reading.loss[places], reach, color=colour, ls=dashes, marker=marker, ms=2)
-                drawn = True
-    axes.set(xlabel="share of the layers", ylabel="cross-entropy (nats a token)")
-    axes.set_title("by head (line), last layer (dots); bars: 95 %" if drawn else "no model reads them out")
-
-
 def _clusters(axes: Axes, line: Line) -> None:
     found = line.probes[0].clusters
     step = line.probes[0].sampled["step_angle"][:, np.array(line.probes[0].layers)]
     points = found.components.points(step)
     points = np.pad(points, ((0, 0), (0, max(0, 2 - points.shape[1]))))
-    for number, share in enumerate(found.shares):
-        chosen = points[found.label == number]
-        colour = (_style.BLUE, _style.ORANGE, _style.GREEN, _style.RED)[number % 4]
-        axes.plot(chosen[:, 0], chosen[:, 1], ".", ms=1.5, color=colour, label=f"{share:.2%}")
-    explained = np.pad(found.components.explained, (0, 2))
-    axes.set(
-        xlabel=f"component 1 ({explained[0]:.0%} of variance)", ylabel=f"component 2 ({explained[1]:.0%})"
-    )
+    _states.clusters(axes, points, found.label, list(found.shares), list(found.components.explained))
     axes.set_title(f"tokens by step angles: {line.label[:40]}")
-    axes.legend(markerscale=4)
 
 
-def _scaling(axes: Axes, shown: Sequence[Any]) -> None:
-    several = False
-    for line, colour, marker in shown:
+def _scaling(axes: Axes, lines: Sequence[Line], shown: Sequence[_states.Shown]) -> None:
+    for line, (_, colour, marker) in zip(lines, shown, strict=True):
         depth, step = np.array(line.all).T
-        axes.plot(depth, step, ls="none", color=colour, marker=marker)
-        if line.verdict.step_fit is not None:
-            several = True
-            grid = np.geomspace(depth.min(), depth.max(), 20)
-            exponent = line.verdict.step_fit.estimates["alpha"]
-            level = np.exp(np.mean(np.log(step) + exponent * np.log(depth)))
-            axes.plot(grid, level * grid**-exponent, color=colour, lw=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="layers", ylabel="mean step of the middle half (rad)")
+        fitted = line.verdict.step_fit
+        exponent = None if fitted is None else fitted.estimates["alpha"]
+        _states.scaling(axes, depth, step, exponent, color=colour, marker=marker)
+    several = any(line.verdict.step_fit is not None for line in lines)
     axes.set_title("line: power law fitted" if several else "no three depths to compare")
 
 

@@ -15,7 +15,7 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import _style
+from figures import _losses, _style
 from figures._catalogue import Drawing
 from figures._sweep import Sweep, read_sweep
 from sweeps._config import ConfigError
@@ -140,24 +140,15 @@ def _look(panel: Panel) -> dict[str, Any]:
 
 def _plot_losses(axes: Axes, panels: list[Panel]) -> None:
     for panel in panels:
-        logs = np.log(panel.losses)
-        centre = np.exp(logs.mean(axis=0))
-        # The range over seeds: with two to four of them a standard error would say less.
-        # Clipped, since with one seed the mean of its logarithm may be a rounding away from it.
-        low = np.maximum(centre - panel.losses.min(axis=0), 0)
-        high = np.maximum(panel.losses.max(axis=0) - centre, 0)
         alpha = panel.fit.estimates["alpha"]
         lower, upper = panel.fit.intervals["alpha"]
         label = f"{panel.teacher}: α = {alpha:.2f} [{lower:.2f}, {upper:.2f}]"
-        axes.errorbar(panel.depths, centre, yerr=(low, high), linestyle="none", label=label, **_look(panel))
+        _losses.mark(axes, panel.depths, panel.losses, label=label, **_look(panel))
         axes.plot(panel.depths, panel.fit.predict(panel.depths), color=_look(panel)["color"])
     depths = panels[0].depths
-    for slope, style in ((1, ":"), (3, "--")):
-        top = np.exp(np.log(panels[0].losses[:, 0]).mean()) * 0.5
-        guide = top * (depths / depths[0]) ** -float(slope)
-        axes.plot(depths, guide, color=_style.GREY, linestyle=style, linewidth=0.9, label=f"slope −{slope}")
-    axes.set(xscale="log", yscale="log", xlabel="student depth ℓ (layers)", ylabel="held-out loss")
-    axes.set_xticks(depths, [str(depth) for depth in depths])
+    _losses.guides(axes, depths, np.exp(np.log(panels[0].losses[:, 0]).mean()) * 0.5)
+    _losses.log_depths(axes, depths, "student depth ℓ (layers)")
+    axes.set_ylabel("held-out loss")
     axes.minorticks_off()
     axes.legend()
     axes.set_title("Loss against depth (geometric mean; bars: range over seeds)")

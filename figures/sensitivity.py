@@ -82,7 +82,7 @@ def plot(lines: list[Line], parameter: str) -> Figure:
     with _style.style():
         figure = Figure(figsize=(8.4, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        _plot_estimates(left, lines, parameter)
+        plot_estimates(left, lines, parameter)
         _plot_values(right, lines)
         right.set_xlim(left.get_xlim())
         for axes in (left, right):
@@ -97,7 +97,8 @@ def _look(place: int) -> dict[str, Any]:
     return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": dash}
 
 
-def _plot_estimates(axes: Axes, lines: list[Line], parameter: str) -> None:
+def plot_estimates(axes: Axes, lines: list[Line], parameter: str) -> None:
+    """The parameter against the number of dropped runs, an objective a line."""
     counts = np.unique(np.concatenate([line.dropped for line in lines]))
     gap = float(np.diff(counts).min(initial=np.inf)) if counts.size > 1 else 1.0
     low, high = _range(lines)
