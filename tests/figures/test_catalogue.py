@@ -50,11 +50,10 @@ def test_names_are_told_apart():
 
 
 def test_larger_tables_take_their_place(tmp_path):
-    """A figure is drawn from the paper-scale tables where all of them are there, else from two-core ones; where
-    these are missing too, the sentence names them."""
-    one = _catalogue.Drawing(
-        "x", "", "", ("mse-2core.csv", "mse-2core_curves.parquet"), lambda files, out: []
-    )
+    """A figure is drawn from the paper-scale tables where all of them are there, else from two-core ones;
+    where these are missing too, the sentence names them."""
+    needs = ("mse-2core.csv", "mse-2core_curves.parquet")
+    one = _catalogue.Drawing("x", "", "", needs, lambda files, out: [])
     with pytest.raises(ConfigError, match=r"mse-2core\.csv, .*mse-2core_curves\.parquet, which is not there"):
         one.files(tmp_path)
     for name in ("mse-2core.csv", "mse-2core_curves.parquet", "mse.csv"):
