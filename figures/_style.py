@@ -2,7 +2,8 @@
 
 import io
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ STYLE: dict[Any, Any] = {
 def style() -> AbstractContextManager[None]:
     """A context in which figures have this look."""
     return matplotlib.rc_context(STYLE)
+
+
+@contextmanager
+def resolution(dpi: int) -> Iterator[None]:
+    """A context in which figures are made with so many pixels an inch."""
+    before = STYLE["figure.dpi"]
+    STYLE["figure.dpi"] = dpi
+    try:
+        yield
+    finally:
+        STYLE["figure.dpi"] = before
 
 
 def save(figure: Figure, out: Path, name: str, source: str) -> list[Path]:

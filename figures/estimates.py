@@ -18,10 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from figures._catalogue import Drawing
 from sweeps._config import ConfigError
 from sweeps._headline import SYMBOLS, common, named, ordered
 from sweeps._report import Answer, answers, question_of
 from sweeps._source import open_source
+from sweeps._spec import NO_LAW, load_spec, preset_names
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable, fail
 from sweeps.laws import DepthLaw
@@ -54,15 +56,21 @@ class Lines:
     confidence: float
 
 
-def load(results: Path) -> list[Answer]:
-    """A fit for each condition that the sweep's spec asks for.
+def load(source: Path) -> list[Answer]:
+    """A fit for each condition that the sweep's spec asks for: a folder's own, or of a kept table the preset
+    that has its name.
 
-    Raises ConfigError where the folder holds no results or its spec asks for no fit.
+    Raises ConfigError where there is no spec, or it asks for no fit.
     """
-    opened = open_source(results, "depth")
-    if opened.spec is None or opened.spec.law == "none":
-        raise ConfigError(f"{results} is no folder of results whose spec asks for a fit")
-    return answers(opened.table, question_of(opened.spec))
+    opened = open_source(source, "depth")
+    asked = opened.spec
+    if asked is None and source.stem in preset_names():
+        asked = load_spec(source.stem).fit
+    if asked is None or asked.law == NO_LAW:
+        raise ConfigError(
+            f"{source} is no folder of results, or table of a preset, whose spec asks for a fit"
+        )
+    return answers(opened.table, question_of(asked))
 
 
 def compute(found: Sequence[Answer]) -> Lines:
@@ -128,13 +136,32 @@ def _plot(axes: Axes, lines: Lines, name: str) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw(results: Path, out: Path) -> list[Path]:
-    """Draw the figure of `results` into the folder `out`; returns the files written."""
-    return _style.save(plot(compute(load(results))), out, NAME, f"depthlaw sweep {results.name}")
+def draw(source: Path, out: Path, name: str = NAME) -> list[Path]:
+    """Draw the figure of a sweep into the folder `out`; returns the files written."""
+    return _style.save(plot(compute(load(source))), out, name, f"depthlaw sweep {source.name}")
+
+
+DRAWINGS = tuple(
+    Drawing(
+        name,
+        shows,
+        "this project's own",
+        (f"{preset}.csv",),
+        lambda files, out, name=name: draw(files[0], out, name),  # type: ignore[misc]
+    )
+    for name, preset, shows in (
+        (
+            "phase_rho",
+            "phase-rho-2core",
+            "exponent against rho, the correlation of layers that share weights",
+        ),
+        ("phase_temperature", "phase-temperature-2core", "exponent by correlation length and temperature"),
+    )
+)
 
 
 def main(
-    results: Annotated[Path, typer.Argument(help="Folder of results.")],
+    results: Annotated[Path, typer.Argument(help="Folder of results, or the kept table of a preset.")],
     out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
 ) -> None:
     """Redraw the figure."""

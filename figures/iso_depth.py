@@ -19,12 +19,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from figures import _style
 from figures._catalogue import Drawing
+from figures._grid import load
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
-from sweeps._source import open_source
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable, say
-from sweeps.iso_depth import COLUMNS, Cell, IsoDepth, analyse, caveats
+from sweeps.iso_depth import Cell, IsoDepth, caveats
 from sweeps.laws import isoflop
 from sweeps.laws._law import Array
 
@@ -70,14 +70,6 @@ class Panels:
     residual: dict[int, Array]
     title: str
     fitted: str
-
-
-def load(source: Path, injection: str | None = None) -> IsoDepth:
-    """The analysis of a table or a folder of results."""
-    opened = open_source(source, "looped", also=(*COLUMNS, "flops"))
-    if opened.missing:
-        say(f"{opened.missing} job(s) have no record yet")
-    return analyse(opened.table, injection=injection, source=opened.said)
 
 
 def compute(found: IsoDepth) -> Panels:
@@ -249,14 +241,14 @@ DRAWINGS = (
         NAME,
         "iso-FLOP parabolas of each r, frontier with phi free, predicted against actual loss, residuals",
         "arXiv:2604.21106, its figures of iso-FLOP profiles and of the joint law",
-        ("llm_cpu.csv",),
+        ("llm_cpu.json",),
         lambda files, out: draw(load(files[0]), out, said=files[0].name),
     ),
 )
 
 
 def main(
-    source: Annotated[Path, typer.Argument(help="A table, or a folder of results.")],
+    source: Annotated[Path, typer.Argument(help="A table, a folder of results, or a saved analysis.")],
     out: Annotated[Path, typer.Option(help="Folder to draw into.")] = Path("results/figures"),
     injection: Annotated[str | None, typer.Option(help="Of the runs to take.")] = None,
 ) -> None:

@@ -123,9 +123,12 @@ def _of_phi(grid: "IsoDepth") -> tuple[str, ...]:
         f"[{times[1]} to {times[2]}] blocks of their own. In brackets: {100 * grid.free.fit.confidence:g} % "
         "intervals."
     )
-    rises = {
-        True: ("At equal compute, the frontier's loss rises with r at every budget.",),
-        False: ("At equal compute, the frontier's loss does not rise with r at every budget.",),
-        None: (),
-    }
-    return (told, *rises[grid.monotone])
+    if grid.monotone is None:
+        return (told,)
+    steps, clear = (sum(getattr(order, name) for order in grid.orders) for name in ("steps", "resolved"))
+    how = "rises with r" if grid.monotone else "does not rise with r"
+    return (
+        told,
+        f"At equal compute, the frontier's loss {how} at every budget; {clear} of {steps} steps from one r "
+        "to the next are beyond twice their standard error.",
+    )

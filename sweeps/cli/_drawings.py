@@ -96,7 +96,7 @@ def _of_toy(drawer: _Drawer, folder: Path, rows: "pl.DataFrame", asked: FitSpec,
 def _teachers(folder: Path) -> tuple[Any, str, str]:
     from figures import inverse_depth_toy as figure
 
-    panels = figure.compute(*figure.load(folder))
+    panels = figure.compute(figure.load(folder))
     found = []
     for panel in panels:
         low, high = panel.fit.intervals["alpha"]

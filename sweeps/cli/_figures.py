@@ -22,12 +22,13 @@ def figures(
     tables: Annotated[
         Path | None, typer.Option(help="Folder of tables (default: those that come with depthlaw).")
     ] = None,
+    dpi: Annotated[int, typer.Option(min=10, max=1200, help="Pixels an inch of the PNG.")] = 150,
     list_: Annotated[
         bool, typer.Option("--list", help="Say what is drawn, from which tables, and how they are made.")
     ] = False,
 ) -> None:
     """Redraw figures from kept tables, as PNG and PDF; trains nothing."""
-    from figures import _catalogue
+    from figures import _catalogue, _style
     from sweeps._config import ConfigError
     from sweeps._store import StoreError
     from sweeps._terminal import BadTable
@@ -40,7 +41,9 @@ def figures(
     failed = 0
     for one in _catalogue.chosen(names):
         try:
-            for path in one.draw(one.files(folder), out):
+            with _style.resolution(dpi):
+                paths = one.draw(one.files(folder), out)
+            for path in paths:
                 print(path)
         except (ConfigError, StoreError, BadTable) as error:
             say(f"{one.name}: {error}")

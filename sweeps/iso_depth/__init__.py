@@ -12,6 +12,7 @@ from sweeps.iso_depth._frontier import Cell, Growth, Order
 from sweeps.iso_depth._grid import CELLS, COLUMNS, Run
 from sweeps.iso_depth._noise import Noise
 from sweeps.iso_depth._phi import Architecture, Half, Joint, Residuals
+from sweeps.iso_depth._saved import Saved, saved
 
 __all__ = [
     "CELLS",
@@ -28,9 +29,11 @@ __all__ = [
     "Order",
     "Residuals",
     "Run",
+    "Saved",
     "analyse",
     "as_json",
     "caveats",
     "delta_phi",
+    "saved",
     "sentences",
 ]

@@ -239,11 +239,16 @@ def as_json(found: "IsoDepth | DeltaPhi") -> dict[str, Any]:
     """An analysis, or a difference of two, as JSON values; a number that is not finite is null.
 
     Fits are as `Fit.to_json` writes them, so that `Fit.from_json` reads them back; but without the
-    replicates of the bootstrap, which are most of it and come again from the table and the seed.
+    replicates of the bootstrap, which are most of it and come again from the table and the seed: those of phi
+    alone are `phi_draws`.
     """
     tree = _plain(found)
     if isinstance(found, IsoDepth):
         tree |= {"phi": _plain(found.phi), "monotone": found.monotone, "answers": sentences(found)}
+        law = found.free.fit
+        if "phi" in law.free:
+            place = law.free.index("phi")
+            tree["phi_draws"] = [_plain(row[place]) for row in law.replicates]
     return dict(tree)
 
 
