@@ -3,8 +3,8 @@
     python -m figures.midpoint figures/tables/midpoint-2core.csv figures/tables/phase-integrators-2core.csv
 
 A midpoint layer has two MLPs, an Euler layer one. Of a flow it makes an error of higher order, so that under
-a tied teacher its exponent is above 3; with independent teachers order does not help. Compare
-arXiv:2602.05970, the figure of students of higher order. Takes seconds.
+a tied teacher its exponent should be above 3, once deep students have converged; with independent teachers
+order should not help. Compare arXiv:2602.05970, the figure of students of higher order. Takes seconds.
 """
 
 import functools
@@ -27,6 +27,7 @@ from figures._sweep import Sweep, read_sweep
 from sweeps._config import ConfigError
 from sweeps._store import StoreError
 from sweeps._terminal import BadTable, fail
+from sweeps.laws import local_exponents_of
 from toymodels import LAYERS
 
 NAME = "midpoint"
@@ -40,7 +41,8 @@ MARKERS = "os^Dv<>P"
 
 @dataclass(frozen=True)
 class Students:
-    """Of one teacher, layer and sweep: losses, MLPs a layer, training steps."""
+    """Of one teacher, layer and sweep: losses, MLPs a layer, training steps, and exponents between
+    neighbouring depths."""
 
     sweep: str
     teacher: str
@@ -48,6 +50,7 @@ class Students:
     steps: int
     mlps: int
     losses: Losses
+    local: tuple[float, ...]
 
     @property
     def name(self) -> str:
@@ -73,7 +76,9 @@ def compute(sweeps: Sequence[Sweep]) -> list[Students]:
             for (layer, steps), part in sorted(parts.items()):
                 losses = losses_of(part, f"{sweep.name}, {teacher} teacher, {layer} students")
                 mlps = LAYERS[layer].mlps_per_layer
-                found.append(Students(sweep.name, teacher, layer, steps, mlps, losses))
+                near = local_exponents_of(part["depth"], part["loss"], part["seed"].to_list())
+                local = tuple(one.exponent for one in near)
+                found.append(Students(sweep.name, teacher, layer, steps, mlps, losses, local))
     for teacher in KINDS:
         if not any(one.teacher == teacher for one in found):
             names = ", ".join(sweep.name for sweep in sweeps)
@@ -98,7 +103,8 @@ def plot(students: Sequence[Students], scales: str) -> Figure:
         caption(
             figure,
             "Losses: geometric mean, bars: range over seeds; line: L = c·ℓ^-α, a level a seed. Exponents: "
-            f"bars are 95 % intervals (bootstrap over seeds, Student's t). {scales}",
+            "bars are 95 % intervals (bootstrap over seeds, Student's t); ticks below: mean exponents "
+            f"between neighbouring depths, apart where losses follow no power law. {scales}",
         )
         return figure
 
@@ -126,6 +132,8 @@ def _exponents(axes: Axes, students: Sequence[Students], look: functools.partial
     for place, one in enumerate(students):
         ends = np.array(one.losses.interval)
         reach = np.where(np.isfinite(ends), np.abs(ends - one.losses.alpha), 0)
+        at = np.full(len(one.local), place + 0.25)
+        axes.plot(one.local, at, "|", color=look(one)["color"], ms=5, mew=0.8)
         axes.errorbar(one.losses.alpha, place, xerr=reach[:, None], fillstyle="none", **look(one))
         axes.annotate(
             f"{one.losses.alpha:.2f}",
@@ -140,7 +148,7 @@ def _exponents(axes: Axes, students: Sequence[Students], look: functools.partial
     named = [f"{one.teacher}\n{one.layer}\n{one.sweep}" for one in students]
     axes.set_yticks(range(len(students)), named, fontsize=6.5)
     axes.set_ylim(len(students) - 0.4, -0.6)
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=min(0.0, *(alpha - 0.1 for one in students for alpha in one.local)))
     axes.set(xlabel="exponent α of loss in layers")
     axes.set_title("Exponents")
 

@@ -137,3 +137,25 @@ def test_kept_files_are_small_and_say_how_they_are_made(name):
     assert (TABLES / name).stat().st_size < 100_000
     made = tables()[name]
     assert made.make and made.commit
+
+
+def test_splits_fit_the_runs_that_are_not_held_out(data, monkeypatch):
+    """Ten times four fifths of the runs are fitted, other ones each time; an error is of the rest."""
+    rows = pl.read_csv(data).rename({"d_model": "width", "n_layers": "depth"})[40:]
+    fitted = []
+    fit = _chinchilla.fit
+
+    def watched(law, table, **options):
+        fitted.append(table)
+        return fit(law, table, **options)
+
+    monkeypatch.setattr(_chinchilla, "fit", watched)
+    found = _chinchilla.splits(rows)
+    assert [len(table) for table in fitted] == [96] * 10 and len(found) == 10
+    assert len({tuple(table["loss"].to_list()) for table in fitted}) == 10
+    held = rows.join(fitted[0], on=rows.columns, how="anti")
+    predicted = fit(_chinchilla.WidthDepthDataLaw(), fitted[0], interval="none").predict(
+        *(held[name].to_numpy() for name in ("width", "depth", "num_tokens"))
+    )
+    error = np.mean(np.abs(predicted / held["loss"].to_numpy() - 1))
+    assert found[0]["relative_error"] == pytest.approx(error, rel=1e-6)

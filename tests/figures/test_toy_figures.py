@@ -148,6 +148,7 @@ def test_midpoint_students_have_two_mlps_a_layer(tmp_path):
         ("tied", "midpoint", 2),
     ]
     assert [one.losses.alpha for one in found] == pytest.approx([1, 1, 3, 4], rel=1e-6)
+    assert [one.local for one in found] == [pytest.approx([alpha] * 3) for alpha in (1, 1, 3, 4)]
     figure = midpoint.plot(found, "")
     layers, mlps = (
         [container.lines[0].get_xdata().tolist() for container in axes.containers] for axes in figure.axes[:2]
