@@ -165,12 +165,12 @@ def injections(table: pl.DataFrame) -> Row:
     holds = order[0] == "hyperconnections" and order[-1] == "passthrough"
     return claimed(
         PAPER,
-        "hyperconnections are best, linear and additive alike, passthrough fails (r = 4, nats)",
+        "hyperconnections are best, linear and additive alike, passthrough worst (r = 4, nats)",
         "2.757; 2.793 and 2.797; 7.400",
         ", ".join(f"{name} {loss:.3f}" for name, loss in means.items()),
         "llm_cpu_injections",
         holds and abs(means["linear"] - means["additive"]) < 0.02,
-        "passthrough is worst, but trains",
+        "but passthrough, which fails there, trains here",
     )
 
 
