@@ -102,7 +102,7 @@ def _bootstrap(axes: Axes, kept: dict[str, Any]) -> None:
         label=f"{len(split)} fits without a fifth of the runs\n(held-out error at most {100 * worst:.2g} %)",
     )
     axes.set(xlabel="α_ℓ", ylabel="refits", ylim=(0, 1.35 * height))
-    axes.legend(fontsize=6.5, loc="upper right")
+    axes.legend(fontsize=6.5, loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
     axes.set_title("Bootstrap of α_ℓ (dotted: 95 %)")
 
 
