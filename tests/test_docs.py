@@ -19,7 +19,7 @@ from sweeps.laws import CODES, INTERVALS, LAWS, OBJECTIVES, Status
 from tests import _public
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST = 40
 """Lines of code that an example of one's own may have."""
 
