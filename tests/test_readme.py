@@ -47,8 +47,8 @@ def test_the_python_in_the_readme_runs(capsys):
 
 @pytest.mark.slow
 def test_the_language_model_in_the_readme_runs(capsys):
-    """The example of its page, with a thirtieth of its budget, trains below the loss of a uniform guess at both r, and
-    prints bytes."""
+    """The example of its page, with a thirtieth of its budget, trains below the loss of a uniform guess at
+    both r, and prints bytes."""
     code = block("python", "from llm import", MODELS)
     assert code.count("budget=1e12") == 1
     exec(code.replace("budget=1e12", "budget=3e10"), {})

@@ -178,7 +178,8 @@ def test_phi_in_the_readme():
     ],
 )
 def test_differences_of_phi_in_the_readme(name, said):
-    """The page on language models says by how much phi differs over the budgets that two tables have, by two laws and one."""
+    """The page on language models says by how much phi differs over the budgets that two tables have, by two
+    laws and by one."""
     tables = [TABLES / f"{table}.csv" for table in ("llm_cpu", f"llm_cpu_{name}")]
     grids = [read(open_source(path, "looped", also=(*COLUMNS, "flops")).table) for path in tables]
     shared = set(grids[0].budgets) & set(grids[1].budgets)
