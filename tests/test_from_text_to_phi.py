@@ -13,8 +13,8 @@ from tests.test_docs import calls, fences, page
 
 WORDS = "a layer is worth what it adds to those before and no more than the next one leaves of that".split()
 TINY = {
-    "grid": 'grid]\nbudget = [4e8, 8e8, 1.6e9]\n"model.width" = [8, 16, 24]\n"model.num_recur" = [1, 2]\n',
-    "base": "base]\nbatch = 8\nmodel = { head_size = 8, prelude = 0, layers = 2, coda = 1 }\n"
+    "grid": 'grid]\nbudget = [5e7, 1e8]\n"model.width" = [8, 12]\n"model.num_recur" = [1, 2]\n',
+    "base": "base]\nbatch = 8\nmodel = { head_size = 4, prelude = 0, layers = 2, coda = 1 }\n"
     "evaluation = { sequences = 16, batch = 16 }\n",
 }
 """A grid of the page's kind that takes seconds a run."""
@@ -79,13 +79,15 @@ def test_run_and_phi(folder):
         [*call("depthlaw", "run", "phi.toml", "--keep-models"), "--executor", "in-process"],
         status=ANY,
     )
-    assert "18" in run(folder, call("depthlaw", "status"))
-    said = run(folder, call("depthlaw", "iso-depth", "results/phi", "--plot"), status=ANY)
+    run(folder, call("depthlaw", "status"))
+    said = run(
+        folder, [*call("depthlaw", "iso-depth", "results/phi", "--plot"), "--resamples", "50"], status=ANY
+    )
     assert "phi" in said
     rows = run(folder, ["depthlaw", "table", "results/phi"]).splitlines()
-    assert len([row for row in rows if ",done," in row]) == 18
+    assert len([row for row in rows if ",done," in row]) == 8
     run(folder, ["depthlaw", "probe", "results/phi", "--only", "num_recur=2", "--sequences", "8"])
-    run(folder, [*call("depthlaw", "evaluate"), "--items", "10"])
+    run(folder, [*call("depthlaw", "evaluate"), "--items", "10", "--tasks", "induction"])
 
 
 class _Any(int):

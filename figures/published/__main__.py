@@ -8,15 +8,16 @@ Reads kept tables and saved fits; takes seconds.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from figures import _catalogue
-from figures.published import _looped, _states, _toys
+from figures.published import _chinchilla, _looped, _states, _toys
 from figures.published._row import Row, markdown
 from sweeps._config import ConfigError
 from sweeps._files import write_atomic
+from sweeps._formats import read_table
 from sweeps._terminal import BadTable, fail, say
 
 HEAD = """# Published numbers and ours
@@ -46,14 +47,16 @@ def rows(tables: Path) -> Iterator[Row]:
             raise ConfigError(f"{path} is not there: `depthlaw figures --list` says how tables are made")
         return path
 
-    def saved(name: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(table(name).read_text(encoding="utf-8"))
+    def saved(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(table(name).read_text(encoding="utf-8"))
         return found
 
     yield from _toys.rows(table)
+    yield from _chinchilla.rows(saved("chinchilla_depth.json"))
     yield from _states.rows(table)
     against = {case: saved(f"llm_cpu_against_{case}.json") for case in ("truncated", "hyperconnections")}
     yield from _looped.rows(saved("llm_cpu.json"), against)
+    yield _looped.injections(read_table(table("llm_cpu_injections.csv")))
 
 
 def main(

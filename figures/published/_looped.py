@@ -6,6 +6,7 @@ From the saved analyses of grids (`depthlaw iso-depth --json`) and from `llm`'s 
 from collections.abc import Iterator
 from typing import Any
 
+import polars as pl
 from scipy import stats
 
 from figures.published._row import Number, Row, apart, claimed, counted, measured
@@ -66,6 +67,20 @@ def accounting() -> Iterator[Row]:
     yield counted(PAPER, "unique parameters N (M), 11 widths, r = 1, 2, 4, 8", texts, found, 1e6)
     what = "tokens (M) at s = 10 and 1e18 FLOPs, r = 1 and r = 4 with linear injection"
     yield counted(PAPER, what, ("973", "955"), [tokens(1), tokens(4)], 1e6)
+    # The width at which r = 1 has a billion parameters, 240 d².
+    width = 2 * round((1e9 / 240) ** 0.5 / 2)
+    four = count_params(ModelConfig(width=width, head_size=2, num_recur=4), VOCABULARY)
+    worth, matrix = 4**0.459, 2 * width**2
+    effective, bare = (four.num_once + worth * (four.num_recurrent - n) for n in (0, matrix))
+    yield claimed(
+        PAPER,
+        "unique and, at phi = 0.459, effective parameters of r = 4 where r = 1 has 1 B",
+        "410 M and 580 M",
+        f"{four.num_params / 1e6:.0f} M and {effective / 1e6:.0f} M",
+        "exact",
+        round(four.num_params, -7) == 410e6 and round(bare, -7) == 580e6,
+        f"{bare / 1e6:.0f} M where the injection is not counted",
+    )
 
 
 def joint(grid: dict[str, Any]) -> Iterator[Row]:
@@ -141,6 +156,22 @@ def frontier(grid: dict[str, Any]) -> Iterator[Row]:
             reach = stats.t.ppf(0.975, found["budgets"] - 2) * found["error"]  # of a line through them
             ours = Number(found["exponent"], found["exponent"] - reach, found["exponent"] + reach)
             yield measured(PAPER, f"exponent of {name} in compute, r = {r}", Number(published), ours, SCALE)
+
+
+def injections(table: pl.DataFrame) -> Row:
+    """The order of the four injections at one width, r and budget."""
+    means = dict(table.group_by("injection").agg(pl.col("loss").mean()).sort("loss").iter_rows())
+    order = list(means)
+    holds = order[0] == "hyperconnections" and order[-1] == "passthrough"
+    return claimed(
+        PAPER,
+        "hyperconnections are best, linear and additive alike, passthrough worst (r = 4, nats)",
+        "2.757; 2.793 and 2.797; 7.400",
+        ", ".join(f"{name} {loss:.3f}" for name, loss in means.items()),
+        "llm_cpu_injections",
+        holds and abs(means["linear"] - means["additive"]) < 0.02,
+        "but passthrough, which fails there, trains here",
+    )
 
 
 def cases(against: dict[str, dict[str, Any]]) -> Iterator[Row]:
