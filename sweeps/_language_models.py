@@ -67,14 +67,17 @@ def _of_results(out: Path, only: Sequence[str], num_recur: int | None) -> Iterat
         if tokens.hash != row["corpus_hash"]:
             told = f"run {job} was trained on tokens of hash {row['corpus_hash'][:12]}, the corpus now gives"
             raise ConfigError(f"{told} {tokens.hash[:12]}: bring back the text that it was trained on")
-        model = Looped(
-            store.model(job),
-            prepared(config.data, tokens),
-            num_recur=num_recur,
-            longest=config.data.context,
-            name=job,
-            stamp=record["model"],
-        )
+        try:
+            model = Looped(
+                store.model(job),
+                prepared(config.data, tokens),
+                num_recur=num_recur,
+                longest=config.data.context,
+                name=job,
+                stamp=record["model"],
+            )
+        except ValueError as error:
+            raise ConfigError(f"run {job}: {error}") from None
         if config.model.mask_documents:
             say(f"run {job} was trained with documents masked; here its tokens see all before them")
         yield OpenedModel(model, row, config, tokens)

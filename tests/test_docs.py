@@ -19,7 +19,7 @@ from sweeps.laws import CODES, INTERVALS, LAWS, OBJECTIVES, Status
 from tests import _public
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST = 40
 """Lines of code that an example of one's own may have."""
 
@@ -154,10 +154,12 @@ def test_commands_parse(path):
             command = group.commands[words[1]]
             command.make_context(words[1], list(words[2:]))
         elif words[0] in ("python", "bash"):
+            modules = [ROOT / f"{word.replace('.', '/')}.py" for word in words if word.startswith("figures.")]
+            assert all(module.is_file() for module in modules), words
             files = [word for word in words if word.endswith((".py", ".sh")) and "/" in word]
             assert all((ROOT / word).is_file() for word in files), words
         else:
-            assert words[0] in ("pip", "sphinx-build", "dask"), words
+            assert words[0] in ("pip", ".venv/bin/pip", "sphinx-build", "dask"), words
     for words in mentions(text):
         options = {option for each in group.commands[words[1]].params for option in each.opts}
         assert {word for word in words if word.startswith("--")} <= options | {"--help"}, words

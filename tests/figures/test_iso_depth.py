@@ -159,15 +159,15 @@ def test_the_rate_of_the_grid_is_near_the_best_for_every_r():
         assert best.inside and cell["loss"][1] - best.loss < 0.002
 
 
-README = (TABLES.parents[1] / "README.md").read_text(encoding="utf-8")
+PAGE = (TABLES.parents[1] / "docs/language-models.md").read_text(encoding="utf-8")
 
 
 def test_phi_in_the_readme():
-    """The README says the phi and the interval of the stored fit."""
+    """The page on language models says the phi and the interval of the stored fit."""
     stored = json.loads((TABLES / "llm_cpu.json").read_text())["phi"]
     low, high = stored["interval"]
     words = f"phi = {stored['estimate']:.3f} [{low:.3f}, {high:.3f}]"
-    assert words in " ".join(README.split())
+    assert words in " ".join(PAGE.split())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,8 @@ def test_phi_in_the_readme():
     ],
 )
 def test_differences_of_phi_in_the_readme(name, said):
-    """The README says by how much phi differs over the budgets that two tables have, by two laws and one."""
+    """The page on language models says by how much phi differs over the budgets that two tables have, by two
+    laws and by one."""
     tables = [TABLES / f"{table}.csv" for table in ("llm_cpu", f"llm_cpu_{name}")]
     grids = [read(open_source(path, "looped", also=(*COLUMNS, "flops")).table) for path in tables]
     shared = set(grids[0].budgets) & set(grids[1].budgets)
@@ -186,5 +187,5 @@ def test_differences_of_phi_in_the_readme(name, said):
     options = {"objective": Huber(1e-3), "interval": "none", "starts": 64}
     one, other = (fit(LoopedLaw(), grid.columns, **options).estimates["phi"] for grid in grids)
     together = _together(*grids, options).estimates["delta_phi"]
-    found = re.search(said, " ".join(README.split()))
+    found = re.search(said, " ".join(PAGE.split()))
     assert [float(number) for number in found.groups()] == pytest.approx([other - one, together], abs=0.0051)

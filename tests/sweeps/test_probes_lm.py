@@ -1,7 +1,9 @@
 """Probes of folders of language models: runs that were made, not trained."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,19 +17,31 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("text")
     for i in range(40):
         (folder / f"{i:02}.txt").write_text(f"{i} + {i} = {2 * i}\nthe next is {i + 1}\n" * 4)
-    source = {
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield made_runs(tmp_path_factory.mktemp("results") / "words", source_of(folder)).out
+
+
+def source_of(folder: Path, coda: int = 1) -> dict[str, Any]:
+    """The spec of the runs, on the texts of a folder."""
+    return {
         "sweep": {"name": "words", "kind": "lm", "description": "none"},
         "base": {
-            "model": {"width": 8, "head_size": 4, "prelude": 1, "layers": 4, "coda": 1},
+            "model": {"width": 8, "head_size": 4, "prelude": 1, "layers": 4, "coda": coda},
             "data": {"corpus": {"kind": "files", "paths": [str(folder)]}, "context": 24, "validation": 0.3},
             "num_tokens": 4 * 8 * 24.0,
             "batch": 8,
         },
         "grid": {"model.num_recur": [1, 2], "seed": [0, 1]},
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield made_runs(tmp_path_factory.mktemp("results") / "words", source).out
+
+
+def test_a_model_without_a_coda_is_refused(call: Callable, runs: Path, tmp_path: Path):
+    """Probes read states by the last layer: status 2, the run and the field, no stack of calls."""
+    (corpus,) = json.loads((runs / "spec.json").read_text())["base"]["data"]["corpus"]["paths"]
+    made_runs(tmp_path / "bare", source_of(Path(corpus), coda=0))
+    done = call("probe", tmp_path / "bare", "--out", tmp_path / "probe")
+    assert done.status == 2 and "coda is 0: it must have a layer" in done.err and "run " in done.err
 
 
 def test_runs_of_a_sweep(call: Callable, runs: Path, tmp_path: Path):
