@@ -89,6 +89,6 @@ def compute_axis(axes: Axes, budgets: Iterable[float], pad: float = 1.25) -> Non
     shown = ticks[:: -(-len(ticks) // MOST_TICKS)]
     axes.set_xscale("log")
     axes.set_xlim(ticks[0] / pad, ticks[-1] * pad)
-    axes.set_xticks(shown, [number(value) for value in shown])
+    axes.set_xticks(shown, [number(value) for value in shown], fontsize="small")
     axes.set_xticks([], minor=True)
     axes.set_xlabel("training compute C (FLOP)")

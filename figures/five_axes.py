@@ -17,6 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures import _style
+from figures._catalogue import Drawing
+from figures._grid import number
 from figures.iso_depth import _log_sizes
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
@@ -34,6 +36,7 @@ AXES = ("knowledge", "reading", "math", "reasoning", "symbolic")
 COLUMNS = {"flops": "training compute C (FLOP)", "loss": "validation loss (nats per token)"}
 """What an axis is drawn against: a column, and how its axis is labelled."""
 
+ROOM = 0.08  # for the number of chance, as a share of the axis
 FAR = 1.0  # chance is drawn where it is no farther from the losses than so many times their range
 
 
@@ -102,9 +105,12 @@ def plot(panels: list[Panel], said: str = "") -> Figure:
             for axes, column in zip(axes_of, COLUMNS, strict=True):
                 _plot_panel(axes, panel, column, looks)
             axes_of[0].set_title(panel.axis)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
+        found = [axes.get_legend_handles_labels() for axes in grid.ravel()]
+        handles, labels = max(found, key=lambda pair: len(pair[0]))
         figure.legend(handles, labels, loc="outside upper center", ncols=6)
-        text = "Bars: standard error over items. Dashed: a uniform guess over the possible answers."
+        text = "Bars: standard error over items. Chance: a uniform guess over the possible answers."
+        missing = [axis for axis in AXES if axis not in {panel.axis for panel in panels}]
+        text += f" Without scores: {', '.join(missing)}." if missing else ""
         text += f" Data: {said}." if said else ""
         figure.supxlabel("\n".join(textwrap.wrap(text, 110)).replace("$", r"\$"), fontsize=7)
         return figure
@@ -119,19 +125,37 @@ def _plot_panel(axes: Axes, panel: Panel, column: str, looks: dict[int | None, d
     if column == "flops":
         _log_sizes(axes, np.concatenate([series.x[column] for series in panel.series]))
     low, high = axes.get_ylim()
-    axes.axhline(panel.chance, color=_style.GREY, linestyle="--", linewidth=0.8, label="chance")
-    if panel.chance < low - FAR * (high - low) or panel.chance > high + FAR * (high - low):
-        axes.set_ylim(low, high)  # the line would leave no room for what differs between models
-        where, side = ("below", 0.02) if panel.chance < low else ("above", 0.94)
-        text = f"chance: {panel.chance:.2f}, {where}"
-        axes.text(0.98, side, text, transform=axes.transAxes, ha="right", color=_style.GREY, fontsize=7)
+    reach = FAR * (high - low)
+    if low - reach <= panel.chance <= high + reach:
+        axes.axhline(panel.chance, color=_style.GREY, linestyle="--", linewidth=0.8, label="chance")
+        return
+    # The line would leave no room for what differs between models.
+    below = panel.chance < low
+    axes.set_ylim(*((low - ROOM * reach, high) if below else (low, high + ROOM * reach)))
+    text = f"chance: {panel.chance:.2f}, {'below' if below else 'above'}"
+    side = 0.02 if below else 0.94
+    axes.text(0.02, side, text, transform=axes.transAxes, ha="left", color=_style.GREY, fontsize=7)
 
 
 def draw(table: "pl.DataFrame", out: Path, name: str = NAME, said: str = "") -> list[Path]:
     """Draw a table as <out>/<name>.png and .pdf; returns the files written. `said`: of the table."""
     panels = compute(table)
     models = sum(series.y.size for series in panels[0].series)
+    if "num_params" in table.columns:
+        low, high = (number(float(f(table["num_params"].drop_nulls()))) for f in (min, max))
+        said = f"{said}, {models} models of {low} to {high} unique parameters"
     return _style.save(plot(panels, said), out, name, f"{len(panels)} axes, {models} models; {said}")
+
+
+DRAWINGS = (
+    Drawing(
+        NAME,
+        "loss on each axis of tasks against compute and against validation loss, by r",
+        "arXiv:2604.21106, its five-axis evaluation",
+        ("llm_cpu_axes.csv",),
+        lambda files, out: draw(load(files[0]), out, said=files[0].name),
+    ),
+)
 
 
 def main(

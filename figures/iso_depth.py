@@ -6,7 +6,6 @@ Compare arXiv:2604.21106, the figures of its iso-FLOP profiles and of its joint 
 `depthlaw run` recorded, or any table with the columns of `sweeps.iso_depth`.
 """
 
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from figures import _style
 from figures._catalogue import Drawing
-from figures._grid import load
+from figures._grid import compute_axis, load, number, scale, wrapped
 from figures.law_fit import COLOURS, MARKERS
 from sweeps._config import ConfigError
 from sweeps._store import StoreError
@@ -60,7 +59,7 @@ class Frontier:
 @dataclass(frozen=True)
 class Panels:
     """All that is drawn: `profiles` by budget; frontiers, and `observed`, `predicted`, `residual` (n,) in
-    nats of each r; what the figure says of phi and of the fit."""
+    nats of each r; what the figure says of phi, the fit and the runs."""
 
     profiles: dict[float, list[Profile]]
     budgets: int
@@ -70,6 +69,7 @@ class Panels:
     residual: dict[int, Array]
     title: str
     fitted: str
+    scale: str
 
 
 def compute(found: IsoDepth) -> Panels:
@@ -100,6 +100,7 @@ def compute(found: IsoDepth) -> Panels:
         residual={r: predicted[r] - observed[r] for r in recurrences},
         title=f"φ = {phi.estimate:.3f}{ends}, {len(found.runs)} runs",
         fitted=f"R² = {found.free.r_squared:.4f}, RMSE {found.free.rmse:.4f} nats",
+        scale=scale(found.runs),
     )
 
 
@@ -156,8 +157,8 @@ def _caption(panels: Panels, said: str) -> str:
     )
     if len(panels.profiles) < panels.budgets:
         text += f" {len(panels.profiles)} of {panels.budgets} budgets have a panel."
-    text += f" Data: {said}." if said else ""
-    return "\n".join(textwrap.wrap(text, 190)).replace("$", r"\$")
+    text += f" {panels.scale}" + (f" Data: {said}." if said else "")
+    return wrapped(text, 190)
 
 
 def _plot_profiles(axes: Axes, budget: float, profiles: list[Profile], looks: dict[int, Any]) -> None:
@@ -169,7 +170,7 @@ def _plot_profiles(axes: Axes, budget: float, profiles: list[Profile], looks: di
         if cell.from_parabola:
             axes.plot(cell.num_params, cell.loss, marker="x", color="black", markersize=5, zorder=3)
     axes.set(xlabel="unique parameters N", ylabel="loss (nats per token)")
-    axes.set_title(f"C = {budget:.3g} FLOP")
+    axes.set_title(f"C = {number(budget)} FLOP")
     _log_sizes(axes, np.concatenate([profile.size for profile in profiles]))
 
 
@@ -180,9 +181,9 @@ def _plot_frontier(axes: Axes, panels: Panels, looks: dict[int, Any]) -> None:
         for cell in frontier.cells:
             face = look["color"] if cell.from_parabola else "white"
             axes.errorbar(cell.budget, cell.loss, yerr=cell.error, markerfacecolor=face, **look)
-    axes.set(xlabel="training compute C (FLOP)", ylabel="best loss (nats per token)")
+    axes.set_ylabel("best loss (nats per token)")
     axes.set_title("Frontier")
-    _log_sizes(axes, np.array([cell.budget for f in panels.frontiers for cell in f.cells]))
+    compute_axis(axes, [cell.budget for f in panels.frontiers for cell in f.cells])
 
 
 def _plot_fit(axes: Axes, panels: Panels, looks: dict[int, Any]) -> None:

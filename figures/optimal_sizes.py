@@ -208,7 +208,7 @@ def _plot_worth(axes: Axes, found: list[Worth]) -> None:
     place = np.arange(len(found), dtype=float)
     for name, shift, colour, marker, label in (
         ("ratio", -0.1, _style.BLUE, "o", "ours"),
-        ("published", 0.1, "black", "D", f"published φ = {paper.PHI['all'][0]}"),
+        ("published", 0.1, "black", "D", "published φ"),
     ):
         value = np.array([getattr(one, name) for one in found])
         ends = np.array([one.ends if name == "ratio" else one.published_ends for one in found]).T
@@ -222,8 +222,8 @@ def _plot_worth(axes: Axes, found: list[Worth]) -> None:
             label=label,
         )
     most = np.array([one.executed for one in found])
-    axes.hlines(most, place - 0.3, place + 0.3, color=_style.GREY, linewidth=1, label="worth a block (φ = 1)")
-    axes.axhline(1, color=_style.GREY, linewidth=0.8, linestyle=":", label="worth nothing (φ = 0)")
+    axes.hlines(most, place - 0.3, place + 0.3, color=_style.GREY, linewidth=1, label="φ = 1")
+    axes.axhline(1, color=_style.GREY, linewidth=0.8, linestyle=":", label="φ = 0")
     axes.set_xticks(place, [str(one.num_recur) for one in found])
     axes.set(xlabel="recurrences r", ylabel="equivalent size / unique parameters")
     axes.set_xlim(-0.6, len(found) - 0.4)

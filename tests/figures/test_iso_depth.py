@@ -118,7 +118,7 @@ def test_main(tmp_path, capsys, monkeypatch):
 TABLES = Path(iso_depth.__file__).parent / "tables"
 
 
-GRIDS = sorted(path.stem for path in TABLES.glob("*.json") if "_against_" not in path.stem)
+GRIDS = sorted(path.stem for path in TABLES.glob("llm_*.json") if "_against_" not in path.stem)
 
 
 @pytest.mark.parametrize("name", GRIDS)
