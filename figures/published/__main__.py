@@ -57,6 +57,7 @@ def rows(tables: Path) -> Iterator[Row]:
     against = {case: saved(f"llm_cpu_against_{case}.json") for case in ("truncated", "hyperconnections")}
     yield from _looped.rows(saved("llm_cpu.json"), against)
     yield _looped.injections(read_table(table("llm_cpu_injections.csv")))
+    yield _looped.axes(read_table(table("llm_cpu_axes.csv")))
 
 
 def main(
