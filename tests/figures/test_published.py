@@ -39,8 +39,8 @@ def test_counts_are_met_to_the_printed_digit():
 
 
 def test_the_accounting_meets_every_published_count():
-    """44 numbers of parameters, the tokens of both runs, and the worked example; no single r gives the printed
-    column of tokens."""
+    """44 numbers of parameters, the tokens of both runs, and the worked example; no single r gives the
+    printed column of tokens."""
     verdicts = [row.verdict for row in accounting()]
     assert verdicts == [Verdict.AGREE, Verdict.AGREE, Verdict.DIFFER, Verdict.AGREE]
 
