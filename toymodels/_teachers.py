@@ -40,8 +40,10 @@ class Teacher(abc.ABC):
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise ValueError(f"depth of the teacher is {self.depth}: it must be at least 1")
-        if not self.residual_scale > 0:
-            raise ValueError(f"residual_scale is {self.residual_scale}: it must be positive")
+        if not 0 < self.residual_scale < math.inf:
+            raise ValueError(f"residual_scale is {self.residual_scale}: it must be positive and finite")
+        if not math.isfinite(self.residual_power):
+            raise ValueError(f"residual_power is {self.residual_power}: it must be finite")
 
     @property
     def step(self) -> float:
