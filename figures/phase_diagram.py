@@ -38,6 +38,10 @@ ENDS = {"alpha": 1.0, "beta": 3.0, "L_0": 0.0}
 """What the crossover's law takes from theory: the rows of a small sweep do not reach far beyond the bend."""
 
 
+ANGLES = ("correlation_length", "teacher_update_angle")
+"""Columns that are numbers."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """One correlation length (inf: tied) at one training time: the fitted exponent, the teachers' mean angle
@@ -122,17 +126,28 @@ def load(table: Path, only: Sequence[str] = ()) -> pl.DataFrame:
     if "status" in rows.columns:
         rows = rows.filter(pl.col("status").cast(pl.String).ne_missing("diverged"))
     for condition in only:
-        if condition.partition("=")[0] not in rows.columns:
+        if "=" not in condition or condition.partition("=")[0] not in rows.columns:
             raise ConfigError(f"--only {condition!r}: it must be COLUMN=VALUE, with a column of {table}")
         rows = rows.filter(
             pl.Series([meets(row, condition) for row in rows.iter_rows(named=True)], dtype=pl.Boolean)
         )
     if rows.is_empty():
         raise ConfigError(f"{table} has no finished students to draw")
+    numbers = [*ANGLES, *(name for name in ("layer_correlation",) if name in rows.columns)]
     try:
-        rows = rows.with_columns(pl.col("correlation_length", "teacher_update_angle").cast(pl.Float64))
+        rows = rows.with_columns(pl.col(*numbers).cast(pl.Float64), pl.col("steps").cast(pl.Int64))
     except pl.exceptions.PolarsError as error:
-        raise ConfigError(f"{table}: correlation_length or teacher_update_angle: {error}") from None
+        raise ConfigError(f"{table}: {', '.join(numbers)} or steps: {error}") from None
+    for name, rule, good in (
+        ("correlation_length", "0 or more, or null for tied teachers", pl.col("correlation_length") >= 0),
+        ("teacher_update_angle", "an angle", pl.col("teacher_update_angle").is_between(0, math.pi)),
+        ("steps", "a whole number above 0", pl.col("steps") > 0),
+    ):
+        missing = name == "correlation_length"  # null where it does not fall
+        bad = rows.filter(~good.fill_null(missing) | pl.col(name).cast(pl.Float64).is_nan().fill_null(False))
+        if len(bad):
+            found = f"column {name!r} is {bad[name][0]} in {len(bad)} of {len(rows)} rows"
+            raise ConfigError(f"{table}: {found}: it must be {rule}")
     if "layer_correlation" in rows.columns:
         rough = rows.filter(pl.col("correlation_length").is_null() & (pl.col("layer_correlation") < 1))
         if len(rough):
@@ -162,10 +177,14 @@ def marks_of(table: Path) -> list[Mark]:
             angles = part["bulk_update_angle"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
         except pl.exceptions.PolarsError as error:
             raise ConfigError(f"{table}: bulk_update_angle: {error}") from None
+        if not ((angles >= 0) & (angles <= math.pi)).all():
+            raise ConfigError(f"{table}: bulk_update_angle: an angle lies between 0 and pi")
         if angles.size:
             several = len(parts) > 1 and recur is not None
             told = f"{name}, r = {recur}" if several else name
             found.append(Mark(told, float(angles.mean()), float(angles.min()), float(angles.max())))
+    if not found:
+        raise ConfigError(f"{table} has no network with an angle to mark")
     return found
 
 
@@ -259,7 +278,8 @@ def _local(axes: Axes, diagram: Diagram, colours: dict[float, np.ndarray]) -> No
             lw=1.2,
             label="one law for all lengths",
         )
-        axes.set_title(f"bend at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length")
+        bent = f"bend at {bend:.2g} [{low:.2g}, {high:.2g}] layers a length"
+        axes.set_title(f"{diagram.times[-1]:,} steps: {bent}")
     for level in (1, 3):
         axes.axhline(level, color=_style.GREY, lw=0.8, ls=":")
     axes.set(
@@ -351,7 +371,7 @@ def main(
     """Redraw the figure; the exponents that the marked angles would mean go to standard output."""
     try:
         diagram, paths = draw(table, out, mark, only)
-    except (ConfigError, StoreError, BadTable) as error:
+    except (ConfigError, StoreError, BadTable, OSError) as error:
         fail(f"{NAME}: {error}", 1)
     for one in diagram.marks:
         values = [diagram.exponent_at(one.angle, students) for students in (False, True)]

@@ -60,7 +60,8 @@ def memory_bytes(config: CohortConfig, vmapped: bool) -> int:
     """
     replicates = len(config.seeds) * len(config.temperatures)
     weights = 2 * 3 * replicates * sum(num_params(config, depth) for depth in config.depths)
-    teachers = 2 * len(config.seeds) * config.teacher.depth * (2 * config.width + 1) * config.hidden
+    layers = config.teacher.depth + (getattr(config.teacher, "resolution", None) or 0)  # of a path, once
+    teachers = 2 * len(config.seeds) * layers * (2 * config.width + 1) * config.hidden
     at_once = replicates if vmapped else 1
     layers = max(config.depths) * config.layer_class.mlps_per_layer
     activations = layers * (2 * config.width + config.hidden + 1) + 6 * config.hidden

@@ -42,8 +42,8 @@ class Teacher(abc.ABC):
             raise ValueError(f"depth of the teacher is {self.depth}: it must be at least 1")
         if not 0 < self.residual_scale < math.inf:
             raise ValueError(f"residual_scale is {self.residual_scale}: it must be positive and finite")
-        if not math.isfinite(self.residual_power):
-            raise ValueError(f"residual_power is {self.residual_power}: it must be finite")
+        if not abs(self.residual_power) <= 4:
+            raise ValueError(f"residual_power is {self.residual_power}: it must lie between -4 and 4")
 
     @property
     def step(self) -> float:

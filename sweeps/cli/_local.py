@@ -30,7 +30,10 @@ def local(
     confidence: CONFIDENCE = 0.95,
     out: OUT = None,
 ) -> None:
-    """The exponent between neighbouring depths, with intervals: a power law shows as a constant."""
+    """The exponent between neighbouring depths, with intervals: a power law shows as a constant.
+
+    Intervals are Student's over replicates (--group, by default seeds); of a single one they are unbounded.
+    """
     import polars as pl
 
     from sweeps._config import ConfigError
@@ -49,6 +52,11 @@ def local(
     for column in (*asked, *groups):
         if column not in known:
             raise ConfigError(f"column {column!r} is not in the table: it has {', '.join(known)}")
+    for column in asked:
+        if column in LocalExponent._fields:
+            raise ConfigError(f"--by {column!r}: is a column of what is written; rename it by --map")
+    if "depth" in groups:
+        raise ConfigError("--group 'depth': replicates have all depths; name what tells them apart")
     parts = rows.partition_by(asked, as_dict=True, maintain_order=True) if asked else {(): rows}
     found = []
     for values, part in parts.items():
@@ -56,8 +64,7 @@ def local(
         if part.select("depth", *groups).is_duplicated().any():
             told = f"several rows have one {' and '.join(('depth', *groups))}"
             fail(f"{where}{told}: tell curves apart with --by, replicates with --group", 2)
-        replicates = [", ".join(f"{value}" for value in row) for row in part.select(groups).iter_rows()]
-        replicates = replicates or [""] * len(part)
+        replicates = list(part.select(groups).iter_rows()) if groups else [()] * len(part)
         try:
             exponents = local_exponents_of(
                 part["depth"].to_numpy(), part["loss"].to_numpy(), replicates, confidence

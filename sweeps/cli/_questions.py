@@ -116,7 +116,9 @@ def sensitivity(
     from sweeps.laws import Huber, scan
 
     opened = open_source(source, law, map, derive, drop_invalid)
-    name = parameter or opened.law.headline[0]
+    held = parse_fixed(fix, fixed_by_spec(opened))
+    free = [name for name in opened.law.headline if name not in held]
+    name = parameter or (free or opened.law.headline)[0]
     objectives: list[Any] = []
     try:
         for kind in objective:
@@ -131,7 +133,7 @@ def sensitivity(
             drop_top=_range(drops),
             objectives=tuple(objectives),
             parameter=name,
-            fix=parse_fixed(fix, fixed_by_spec(opened)),
+            fix=held,
             bounds=parse_bounds(bound),
             group=groups_of(group, opened),
         )

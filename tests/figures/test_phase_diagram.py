@@ -149,8 +149,22 @@ def test_ends_alone_have_no_bend(tmp_path):
         (lambda rows: rows.filter(pl.col("depth") == 2), "correlation length 0, 100 steps: "),
         (
             lambda rows: rows.with_columns(pl.col("correlation_length").cast(pl.String).fill_null("long")),
-            "correlation_length or teacher_update_angle: ",
+            "correlation_length, teacher_update_angle or steps: ",
         ),
+        (
+            lambda rows: rows.with_columns(pl.col("teacher_update_angle").replace(1.5, None)),
+            "column 'teacher_update_angle' is None in 10 of 150 rows: it must be an angle",
+        ),
+        (
+            lambda rows: rows.with_columns(pl.col("correlation_length").replace(0.1, -0.1)),
+            "column 'correlation_length' is -0.1 in 30 of 150 rows",
+        ),
+        (
+            lambda rows: rows.with_columns(pl.col("correlation_length").replace(0.1, math.nan)),
+            "column 'correlation_length' is nan in 30 of 150 rows",
+        ),
+        (lambda rows: rows.with_columns(steps=pl.lit("long")), "or steps: "),
+        (lambda rows: rows.with_columns(steps=0), "it must be a whole number above 0"),
         (lambda rows: rows.with_columns(layer_correlation=0.5), "rows of teachers without a correlation"),
     ],
 )
@@ -179,6 +193,15 @@ def test_no_probe_is_said(file, tmp_path):
     """A mark that is no probe's table."""
     done = CliRunner().invoke(_app(), [str(file), "--out", str(tmp_path), "--mark", str(file)])
     assert done.exit_code == 1 and "has no column 'bulk_update_angle'" in done.output
+
+
+def test_a_probe_without_angles_is_said(file, tmp_path):
+    """Nothing to mark, or no angle, is refused, not marked nowhere."""
+    for values, message in (([None, None], "has no network with an angle"), ([1.2, 7.0], "between 0 and pi")):
+        path = tmp_path / "empty_probe.csv"
+        pl.DataFrame({"bulk_update_angle": values, "depth": [4, 8]}).write_csv(path)
+        done = CliRunner().invoke(_app(), [str(file), "--out", str(tmp_path), "--mark", str(path)])
+        assert done.exit_code == 1 and message in done.output
 
 
 def test_exponents_of_marks_are_printed(file, probed, tmp_path):

@@ -114,6 +114,14 @@ def test_where_the_exponent_bends(length, ratio):
     assert theory.local_exponent(crossover * length) == pytest.approx(2)
 
 
+def test_the_exponent_is_the_slope_of_the_loss():
+    """1 + 2x²/(1 + x²): 1.4 at half a layer a length, 2.6 at two; the slope of L ∝ x⁻¹/(1 + x²)."""
+    np.testing.assert_allclose(theory.local_exponent(np.array([0.5, 2.0])), [1.4, 2.6])
+    x = np.geomspace(0.01, 100, 400)
+    slope = -np.gradient(-np.log(x) - np.log(1 + x**2), np.log(x))
+    np.testing.assert_allclose(theory.local_exponent(x)[1:-1], slope[1:-1], atol=1e-3)
+
+
 def test_how_the_cosine_falls():
     """Between states that hardly turn, by (7/3)·k/(ℓ*λ) at first: c_k·J(ϑ)/J(0) at cos ϑ = c_k."""
     c = 1 - 1e-5
