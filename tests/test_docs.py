@@ -243,6 +243,7 @@ def test_the_spec_of_the_text_page_is_a_spec(tmp_path):
 # --- pages are built ---
 
 
+@pytest.mark.slow
 def test_pages_build(tmp_path):
     """Sphinx makes the pages without a warning, and what is public is on the API page."""
     pytest.importorskip("sphinx", reason="pip install -e '.[docs]'")

@@ -11,6 +11,8 @@ from figures import architectures
 from sweeps._config import ConfigError
 from tests.sweeps.iso_depth_grid import PLANTED, RECURRENCES
 
+pytestmark = pytest.mark.slow
+
 
 def test_planted_exponents(exact):
     """All counts go with the width squared, so at one r the joint law is a Chinchilla law with its exponents

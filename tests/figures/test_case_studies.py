@@ -12,6 +12,8 @@ from sweeps.iso_depth._grid import read
 from sweeps.iso_depth._noise import noise
 from tests.sweeps.iso_depth_grid import BUDGETS, WIDTHS, by_law, runs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def plain():

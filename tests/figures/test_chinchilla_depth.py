@@ -9,6 +9,8 @@ from figures._catalogue import TABLES, tables
 from sweeps._config import ConfigError
 from tests.figures.made_toys import same_bytes
 
+pytestmark = pytest.mark.slow
+
 TRUTH = {"c_m": 270.0, "alpha_m": 0.95, "c_l": 6.5, "alpha_l": 1.3, "c_D": 530.0, "alpha_D": 0.3, "L_0": 1.75}
 
 

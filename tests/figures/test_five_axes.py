@@ -73,6 +73,7 @@ def test_nothing_to_draw_is_refused(table):
         five_axes.compute(empty)
 
 
+@pytest.mark.slow
 def test_twice_the_same(table, tmp_path):
     """A table draws the same files to the byte, and leaves no figure open."""
     path = tmp_path / "table.csv"

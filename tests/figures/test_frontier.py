@@ -10,6 +10,8 @@ from figures import frontier
 from sweeps._config import ConfigError
 from tests.sweeps.iso_depth_grid import BUDGETS, RECURRENCES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def panels(grid):

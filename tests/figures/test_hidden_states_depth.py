@@ -12,6 +12,8 @@ from sweeps._config import ConfigError
 from sweeps.probes import Found, network_rows
 from tests.figures.made_toys import same_bytes
 
+pytestmark = pytest.mark.slow
+
 
 @functools.cache
 def found_of(depth, seed=0, tokens=120):

@@ -89,6 +89,7 @@ def test_a_missing_column(tmp_path):
         learning_rates.load(tmp_path / "rates.csv", tmp_path / "grid.csv")
 
 
+@pytest.mark.slow
 def test_twice_the_same(tmp_path):
     """The script draws the same files to the byte; every loss is in the panel of its width."""
     sweep().write_csv(tmp_path / "rates.csv")

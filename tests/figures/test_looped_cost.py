@@ -56,6 +56,7 @@ def test_published_tokens(computed):
     assert np.abs(excess[:3]).max() < 0.03 and np.all(np.diff(excess, axis=0) < 0)
 
 
+@pytest.mark.slow
 def test_twice_the_same(tmp_path, capsys):
     """The script draws the same files to the byte, with units on every axis."""
     for name in "ab":

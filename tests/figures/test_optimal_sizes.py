@@ -12,6 +12,8 @@ from sweeps.iso_depth._frontier import frontier, growth
 from sweeps.iso_depth._grid import read
 from tests.sweeps.iso_depth_grid import RECURRENCES, by_parabolas, runs
 
+pytestmark = pytest.mark.slow
+
 
 def test_planted_exponents(grid):
     """Where minima grow as C^0.3 for every r, so do the lines and the exponents of the parabolas."""

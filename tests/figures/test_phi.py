@@ -14,6 +14,8 @@ from tests.sweeps.iso_depth_grid import by_law, runs
 
 from .conftest import QUICK
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def files(grid, tmp_path_factory):

@@ -11,6 +11,8 @@ from figures._sweep import read_sweep
 from sweeps._config import ConfigError
 from tests.figures.made_toys import DEPTHS, SEEDS, STEPS, level, made_sweep, same_bytes
 
+pytestmark = pytest.mark.slow
+
 KL = {"objective": "kl", "given_head": False}
 HOT = {**KL, "temperature": 1.0}
 

@@ -325,4 +325,4 @@ class TestInfinity:
     def test_an_infinity_of_another_field_is_no_json(self):
         """Made in Python, it is refused where it would be written, not where it is read again."""
         with pytest.raises(ValueError, match="not JSON compliant"):
-            canonical(CohortConfig(teacher=Independent(residual_scale=math.inf)))
+            canonical(CohortConfig(teacher=Flow(tolerance=math.inf)))
